@@ -30,7 +30,7 @@ use refrain_proto::{
     FlowId,
     frame::{BlockFrame, Frame, Stream},
     hello::Hello,
-    limits::CREDIT_BYTES_INITIAL,
+    limits::CREDIT_FLOOR_BYTES,
 };
 use tokio::runtime::Runtime;
 
@@ -314,7 +314,7 @@ fn hellos_and_streams_beyond_their_bounds_are_refused_at_once() {
     let mut frames = open(FlowId(0), target);
     Frame::Block(BlockFrame {
         flow: FlowId(0),
-        len: CREDIT_BYTES_INITIAL as usize,
+        len: CREDIT_FLOOR_BYTES as usize,
         offset: None,
         position_step: None,
         check: 0,

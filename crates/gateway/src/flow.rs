@@ -282,7 +282,7 @@ impl FlowHandle {
         let mut owed = came;
         let give_back = |bytes: usize| {
             if bytes > 0 {
-                self.link.with(|link, now| link.taken(now, self.id, bytes));
+                self.link.with(|link, _| link.taken(self.id, bytes));
             }
         };
         let mut rest = bytes;

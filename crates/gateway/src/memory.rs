@@ -21,8 +21,8 @@ use refrain_codec::{
 use refrain_proto::{
     LinkConfig,
     limits::{
-        CREDIT_BYTES_INITIAL, CREDIT_POOL_BYTES, LANE_MEMORY_BYTES_MAX, LEARNING_BYTES,
-        OFFERED_BYTES_LINK, PENDING_BYTES_LINK_MAX,
+        CREDIT_FLOOR_BYTES, LANE_MEMORY_BYTES_MAX, LEARNING_BYTES, OFFERED_BYTES_LINK,
+        PENDING_BYTES_LINK_MAX, WINDOW_BYTES_MAX,
     },
     planted::Bug,
     predictions::history::HistoryConfig,
@@ -33,7 +33,7 @@ use crate::keys::PublicKey;
 
 /// What a flow takes before it has any share of the pools: what its opener may send at
 /// once, and its task, signals and state, measured and rounded up.
-const FLOW_BYTES: u64 = CREDIT_BYTES_INITIAL + (12 << 10);
+const FLOW_BYTES: u64 = CREDIT_FLOOR_BYTES + (12 << 10);
 
 /// Buffers grow by doubling, so they may hold twice what is in them.
 const BUFFER_GROWTH: u64 = 2;
@@ -182,7 +182,7 @@ fn link_bytes(link: &LinkConfig) -> u64 {
         + history
         + (link.lanes_max * LANE_MEMORY_BYTES_MAX) as u64
         + link.flows_max as u64 * FLOW_BYTES
-        + BUFFER_GROWTH * (link.credit_pool_bytes + link.pending_bytes_max as u64)
+        + BUFFER_GROWTH * (link.window_bytes + link.pending_bytes_max as u64)
 }
 
 /// What a link is to do, within its share of the memory.
@@ -206,7 +206,7 @@ fn link_config(
             true => "--memory",
             false => "--flows-max",
         },
-        credit_pool_bytes: (memory / 16).clamp(1 << 20, CREDIT_POOL_BYTES),
+        window_bytes: (memory / 16).clamp(1 << 20, WINDOW_BYTES_MAX),
         pending_bytes_max: (memory / 64).clamp(1 << 20, PENDING_BYTES_LINK_MAX as u64) as usize,
         ..config.engine(cache)
     }

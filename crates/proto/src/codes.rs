@@ -85,3 +85,8 @@ pub(crate) mod feature {
     pub(crate) const COUNTS_CONFIRMATIONS: u8 = 4;
     pub(crate) const IS_CHECK: u8 = 8;
 }
+
+/// Bits of a hello's capabilities.
+pub(crate) mod capability {
+    pub(crate) const SHARES_WINDOW: u64 = 1;
+}

@@ -1,192 +1,640 @@
-//! Credit: how many plain bytes the other end may still send on a flow.
+//! Credit: how many plain bytes may be on their way to the readers at the other end.
 //!
-//! A receiver grants what it can hold, so a slow reader stops its own flow and neither
-//! its lane nor the log (`docs/architecture.md`, 5). A window starts small and doubles while
-//! the reader empties it within two round trips, as receive buffers do in TCP, as far as
-//! the link's pool lasts.
+//! A receiver promises a *window* for all flows of a link's direction, and a *floor* for each of them. CREDIT says
+//! how many bytes of a flow its reader has taken. So what waits at the receiver is bounded by the window and the
+//! floors, and a slow reader stops its own flow and neither its lane nor the log (`docs/architecture.md`, 5).
+//!
+//! The sender shares the window out. What a flow has *outstanding*, written and not yet taken, beyond its floor is
+//! its *excess*. A flow may send while its excess is less than what all flows together leave of the window: the
+//! threshold of shared-memory switches (Choudhury and Hahne, *Dynamic Queue Length Thresholds*, 1998). One flow
+//! takes half of the window at once, n flows an equal share each, and one that is idle takes nothing. Flows from
+//! which no CREDIT came of late, which are new or stand still, have at most half of the window together: without
+//! that, many readers that stand still would slow all others down. The floor keeps each flow moving, whatever the
+//! others hold.
+//!
+//! A peer of wire version 1 shares no window. It gives each flow a floor of its own with OPEN and ACCEPT, and its
+//! CREDIT says how many more bytes may be sent: as many as were taken, or more, which widens the floor.
 
 use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{
     fault::Violation,
-    limits::{CREDIT_BYTES_INITIAL, CREDIT_BYTES_MAX},
+    flow::Flow,
+    frame::{FlowId, LaneId},
+    limits::{CREDIT_FLOOR_BYTES, FLOOR_BYTES_MAX},
     moment::Moment,
     planted::Bug,
 };
 
-/// What a new flow gets at most: enough for 100 Mbit/s and 80 ms, or for a loopback.
-const SHARE_BYTES_MAX: u64 = 1 << 20;
+/// What one flow of a peer that shares no window gets beyond the floor, at most: enough for 100 Mbit/s and 80 ms.
+const LOAN_BYTES_MAX: u64 = 1 << 20;
 
-/// What the flows of a link may hold together, beyond their initial credit.
+/// A reader's bytes are reported in pieces of a quarter of what is outstanding, within these bounds. The lower one is
+/// half of the floor, so that a flow that has nothing but the floor keeps moving; the upper one lets a slow reader
+/// count as one that reads.
+const REPORT_BYTES_MIN: u64 = CREDIT_FLOOR_BYTES / 2;
+const REPORT_BYTES_MAX: u64 = 256 << 10;
+
+/// A writer that waits for the window is woken when it may write so much. Its own CREDIT wakes it for less.
+const WAKE_BYTES: u64 = REPORT_BYTES_MIN;
+
+/// A flow is proven for so many round trips after a CREDIT, within these bounds: threads of a machine that is busy
+/// pause for longer than a round trip on loopback, and a peer that delays its answers must not make it long.
+const PROVEN_ROUND_TRIPS: u32 = 3;
+const PROVEN_MIN: Duration = Duration::from_millis(50);
+const PROVEN_MAX: Duration = Duration::from_secs(2);
+
+/// The sender's side of one flow's credit.
 #[derive(Debug)]
-pub(crate) struct CreditPool {
-    free_bytes: u64,
-    /// What flows that grow leave for those that begin.
-    kept_bytes: u64,
+pub(crate) struct SendCredit {
+    floor_bytes: u64,
+    /// Plain bytes that the application wrote.
+    written_bytes: u64,
+    /// Those of them that the reader has taken, as far as it is known.
+    taken_bytes: u64,
+    /// When a CREDIT came last.
+    heard_at: Moment,
+    /// Whether one came within the last round trips.
+    is_proven: bool,
+    /// Where its writer stands among those that wait.
+    waits_at: Option<u64>,
+}
+
+/// The sender's side of a direction: the window, shared out.
+#[derive(Debug, Default)]
+pub(crate) struct SendWindow {
+    /// Whether the receiver has promised one.
+    is_shared: bool,
+    bytes: u64,
+    /// The excess of all flows, those that are over here included.
+    excess_bytes: u64,
+    /// The excess of flows that are open and not proven.
+    unproven_bytes: u64,
+    /// Flows that are proven, and since when at least.
+    proven: VecDeque<(Moment, FlowId)>,
+    /// Writers that wait for the window, those with the least excess first.
+    waiting: Waiting,
+    /// Flows that are over here, of which the receiver may still hold more than the floor.
+    over: BTreeMap<FlowId, (LaneId, SendCredit)>,
+}
+
+/// Writers by their flows' excess.
+#[derive(Debug, Default)]
+struct Waiting {
+    proven: BTreeSet<(u64, FlowId)>,
+    unproven: BTreeSet<(u64, FlowId)>,
 }
 
 /// The receiver's side of one flow's credit.
 #[derive(Debug)]
 pub(crate) struct ReceiveCredit {
-    /// Most that the flow may have sent and its reader not yet taken.
-    window_bytes: u64,
-    /// Granted, and not yet received.
-    granted_bytes: u64,
-    /// Received, and not yet taken by the reader.
-    held_bytes: u64,
-    /// When the present window was last filled anew.
-    window_began: Moment,
-    taken_in_window_bytes: u64,
+    floor_bytes: u64,
+    received_bytes: u64,
+    /// Taken by the reader.
+    taken_bytes: u64,
+    /// Said to be taken.
+    reported_bytes: u64,
+    /// Said so on the flow's home lane, where it cannot be lost without the flow.
+    reported_at_home_bytes: u64,
 }
 
-impl CreditPool {
-    pub(crate) fn new(free_bytes: u64) -> Self {
+/// The receiver's side of a direction.
+#[derive(Debug)]
+pub(crate) struct ReceiveWindow {
+    /// What this end can hold beyond floors.
+    bytes: u64,
+    /// Whether the sender shares it out, by wire version 2.
+    is_shared: bool,
+    excess_bytes: u64,
+    /// What flows of a sender that does not have got of it.
+    lent_bytes: u64,
+}
+
+impl Default for SendCredit {
+    fn default() -> Self {
         Self {
-            free_bytes,
-            kept_bytes: free_bytes / 4,
+            floor_bytes: CREDIT_FLOOR_BYTES,
+            written_bytes: 0,
+            taken_bytes: 0,
+            heard_at: Moment::default(),
+            is_proven: false,
+            waits_at: None,
+        }
+    }
+}
+
+impl SendCredit {
+    fn outstanding(&self) -> u64 {
+        self.written_bytes - self.taken_bytes
+    }
+
+    fn excess(&self) -> u64 {
+        self.outstanding().saturating_sub(self.floor_bytes)
+    }
+
+    /// How many bytes may be written whatever other flows have outstanding.
+    pub(crate) fn floor_left(&self) -> u64 {
+        self.floor_bytes.saturating_sub(self.outstanding())
+    }
+
+    /// The receiver widens the floor.
+    pub(crate) fn widen(&mut self, bytes: u64) -> Result<(), Violation> {
+        let floor = self.floor_bytes.saturating_add(bytes);
+        if floor > FLOOR_BYTES_MAX {
+            return Err(Violation::TooMuchCredit);
+        }
+        self.floor_bytes = floor;
+        Ok(())
+    }
+}
+
+impl Waiting {
+    fn of(&mut self, is_proven: bool) -> &mut BTreeSet<(u64, FlowId)> {
+        match is_proven {
+            true => &mut self.proven,
+            false => &mut self.unproven,
+        }
+    }
+}
+
+impl SendWindow {
+    /// The receiver promises `bytes` for all flows.
+    pub(crate) fn share(&mut self, bytes: u64) {
+        self.is_shared = true;
+        self.bytes = bytes;
+    }
+
+    /// What all flows leave of the window.
+    fn threshold(&self) -> u64 {
+        self.bytes.saturating_sub(self.excess_bytes)
+    }
+
+    /// What flows that are not proven may still have together.
+    fn unproven_left(&self) -> u64 {
+        (self.bytes / 2).saturating_sub(self.unproven_bytes)
+    }
+
+    /// How many bytes of a flow may be written now, beside what is left of its floor.
+    pub(crate) fn allowance(&self, credit: &SendCredit) -> u64 {
+        // What it writes comes off what it may write, twice.
+        let of_threshold = self.threshold().saturating_sub(credit.excess()) / 2;
+        match credit.is_proven {
+            true => of_threshold,
+            false => of_threshold.min(self.unproven_left()),
         }
     }
 
-    fn take(&mut self, bytes: u64) -> u64 {
-        let taken = bytes.min(self.free_bytes);
-        self.free_bytes -= taken;
-        taken
+    /// `bytes` of a flow were written.
+    pub(crate) fn written(&mut self, credit: &mut SendCredit, bytes: usize) {
+        self.change(credit, |credit| credit.written_bytes += bytes as u64);
     }
 
-    fn give_back(&mut self, bytes: u64) {
-        self.free_bytes += bytes;
+    /// CREDIT came for a flow, of which `unsent` bytes have not left.
+    pub(crate) fn credited(
+        &mut self,
+        now: Moment,
+        id: FlowId,
+        credit: &mut SendCredit,
+        bytes: u64,
+        unsent: usize,
+    ) -> Result<(), Violation> {
+        let sent_bytes = credit.written_bytes - unsent as u64;
+        let taken_bytes = match self.is_shared {
+            true if bytes > sent_bytes => return Err(Violation::TooMuchCredit),
+            true => bytes,
+            false => {
+                let more = bytes.saturating_sub(sent_bytes - credit.taken_bytes);
+                credit.widen(more)?;
+                credit.taken_bytes + bytes - more
+            }
+        };
+        // It may have overtaken a later one, on another lane.
+        if taken_bytes <= credit.taken_bytes {
+            return Ok(());
+        }
+        self.stop_waiting(id, credit);
+        self.change(credit, |credit| credit.taken_bytes = taken_bytes);
+        credit.heard_at = now;
+        if !credit.is_proven {
+            self.unproven_bytes -= credit.excess();
+            credit.is_proven = true;
+            self.proven.push_back((now, id));
+        }
+        Ok(())
     }
 
-    /// What a new flow gets beyond the initial credit: a share that leaves some for others.
-    fn share(&mut self) -> u64 {
-        let share = (self.free_bytes / 32).min(SHARE_BYTES_MAX);
-        self.take(share)
+    /// CREDIT came for a flow that is over here.
+    pub(crate) fn credited_over(&mut self, id: FlowId, bytes: u64) {
+        let Some((_, credit)) = self.over.get_mut(&id) else {
+            return;
+        };
+        let before = credit.excess();
+        credit.taken_bytes = bytes.clamp(credit.taken_bytes, credit.written_bytes);
+        let after = credit.excess();
+        self.excess_bytes -= before - after;
+        if after == 0 {
+            self.over.remove(&id);
+        }
     }
 
-    /// What a flow gets that wants to grow.
-    fn growth(&mut self, wanted: u64) -> u64 {
-        self.take(wanted.min(self.free_bytes.saturating_sub(self.kept_bytes)))
+    /// A flow is over here; `unsent` bytes of it were written and never left. The receiver may hold the others
+    /// until it says that it has let go of them.
+    pub(crate) fn forget(
+        &mut self,
+        id: FlowId,
+        home: LaneId,
+        mut credit: SendCredit,
+        unsent: usize,
+    ) {
+        self.stop_waiting(id, &mut credit);
+        self.change(&mut credit, |credit| credit.written_bytes -= unsent as u64);
+        if !credit.is_proven {
+            self.unproven_bytes -= credit.excess();
+        }
+        if credit.excess() > 0 {
+            self.over.insert(id, (home, credit));
+        }
+    }
+
+    /// The receiver holds nothing more of a flow.
+    pub(crate) fn let_go(&mut self, id: FlowId) {
+        if let Some((_, credit)) = self.over.remove(&id) {
+            self.excess_bytes -= credit.excess();
+        }
+    }
+
+    /// The receiver has lost all flows whose home was `lane`.
+    pub(crate) fn let_go_of_lane(&mut self, lane: LaneId) {
+        let lost = self.over.extract_if(.., |_, (home, _)| *home == lane);
+        self.excess_bytes -= lost.map(|(_, (_, credit))| credit.excess()).sum::<u64>();
+    }
+
+    /// Flows that are over here, of which the receiver may hold more than the floor.
+    pub(crate) fn flows_over(&self) -> usize {
+        self.over.len()
+    }
+
+    /// Finds out which flows are proven no more.
+    pub(crate) fn look_at_proven(
+        &mut self,
+        now: Moment,
+        round_trip: Duration,
+        flows: &mut BTreeMap<FlowId, Flow>,
+    ) {
+        let lasts = (round_trip * PROVEN_ROUND_TRIPS).clamp(PROVEN_MIN, PROVEN_MAX);
+        while let Some((_, id)) = self
+            .proven
+            .pop_front_if(|(since, _)| now.since(*since) >= lasts)
+        {
+            let Some(Flow { send, .. }) = flows.get_mut(&id) else {
+                continue;
+            };
+            let credit = &mut send.credit;
+            if now.since(credit.heard_at) < lasts {
+                self.proven.push_back((credit.heard_at, id));
+                continue;
+            }
+            let waited = credit.waits_at.is_some();
+            self.stop_waiting(id, credit);
+            credit.is_proven = false;
+            self.unproven_bytes += credit.excess();
+            if waited {
+                self.wait(id, credit);
+            }
+        }
+    }
+
+    /// A flow's writer waits until it may write more.
+    pub(crate) fn wait(&mut self, id: FlowId, credit: &mut SendCredit) {
+        self.stop_waiting(id, credit);
+        let at = credit.excess();
+        credit.waits_at = Some(at);
+        self.waiting.of(credit.is_proven).insert((at, id));
+    }
+
+    /// A flow's writer waits no more.
+    pub(crate) fn stop_waiting(&mut self, id: FlowId, credit: &mut SendCredit) {
+        if let Some(at) = credit.waits_at.take() {
+            self.waiting.of(credit.is_proven).remove(&(at, id));
+        }
+    }
+
+    /// Writers that may go on, as far as what is free lasts. `writable` says how much a flow's writer may write, if it
+    /// waits.
+    pub(crate) fn to_wake(&self, writable: impl Fn(FlowId) -> u64) -> Vec<FlowId> {
+        let threshold = self.threshold();
+        let mut left = threshold;
+        let (mut all_left, mut unproven_left) = (u64::MAX, self.unproven_left());
+        let mut woken = Vec::new();
+        for (waiting, class_left) in [
+            (&self.waiting.proven, &mut all_left),
+            (&self.waiting.unproven, &mut unproven_left),
+        ] {
+            for &(excess, id) in waiting {
+                let may = threshold.saturating_sub(excess) / 2;
+                if may.min(left).min(*class_left) < WAKE_BYTES {
+                    break;
+                }
+                let writable = writable(id);
+                if writable > 0 {
+                    left = left.saturating_sub(writable);
+                    *class_left = class_left.saturating_sub(writable);
+                    woken.push(id);
+                }
+            }
+        }
+        woken
+    }
+
+    fn change(&mut self, credit: &mut SendCredit, change: impl FnOnce(&mut SendCredit)) {
+        let before = credit.excess();
+        change(credit);
+        let after = credit.excess();
+        self.excess_bytes = self.excess_bytes - before + after;
+        if !credit.is_proven {
+            self.unproven_bytes = self.unproven_bytes - before + after;
+        }
+    }
+}
+
+impl ReceiveWindow {
+    /// A window of `bytes`, which the sender does not share out unless it says so.
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self {
+            bytes,
+            is_shared: false,
+            excess_bytes: 0,
+            lent_bytes: 0,
+        }
+    }
+
+    /// The sender shares it out.
+    pub(crate) fn share(&mut self) {
+        self.is_shared = true;
     }
 }
 
 impl ReceiveCredit {
-    /// The window of a new flow, whose first [`CREDIT_BYTES_INITIAL`] bytes are granted.
-    pub(crate) fn new(now: Moment) -> Self {
+    /// The credit of a new flow.
+    pub(crate) fn new() -> Self {
         Self {
-            window_bytes: CREDIT_BYTES_INITIAL,
-            granted_bytes: CREDIT_BYTES_INITIAL,
-            held_bytes: 0,
-            window_began: now,
-            taken_in_window_bytes: 0,
+            floor_bytes: CREDIT_FLOOR_BYTES,
+            received_bytes: 0,
+            taken_bytes: 0,
+            reported_bytes: 0,
+            reported_at_home_bytes: 0,
         }
     }
 
-    /// Widens a new flow's window by its share of the pool; says what to grant for it.
-    pub(crate) fn widen(&mut self, pool: &mut CreditPool) -> u64 {
-        let more = pool.share();
-        self.window_bytes += more;
-        self.granted_bytes += more;
-        more
+    fn excess(&self) -> u64 {
+        (self.received_bytes - self.reported_bytes).saturating_sub(self.floor_bytes)
     }
 
-    pub(crate) fn received(&mut self, bytes: usize) -> Result<(), Violation> {
-        let bytes = bytes as u64;
-        self.granted_bytes = self
-            .granted_bytes
-            .checked_sub(bytes)
-            .ok_or(Violation::BlockBeyondCredit)?;
-        self.held_bytes += bytes;
+    /// What OPEN or ACCEPT grants a new flow beyond its floor.
+    pub(crate) fn lend(&mut self, window: &mut ReceiveWindow) -> u64 {
+        if window.is_shared {
+            return 0;
+        }
+        let loan = ((window.bytes - window.lent_bytes) / 32).min(LOAN_BYTES_MAX);
+        window.lent_bytes += loan;
+        self.floor_bytes += loan;
+        loan
+    }
+
+    /// `bytes` came.
+    pub(crate) fn received(
+        &mut self,
+        window: &mut ReceiveWindow,
+        bytes: usize,
+    ) -> Result<(), Violation> {
+        let before = self.excess();
+        let outstanding = self.received_bytes + bytes as u64 - self.reported_bytes;
+        let after = outstanding.saturating_sub(self.floor_bytes);
+        let excess_bytes = window.excess_bytes - before + after;
+        if excess_bytes > if window.is_shared { window.bytes } else { 0 } {
+            return Err(Violation::BlockBeyondCredit);
+        }
+        window.excess_bytes = excess_bytes;
+        self.received_bytes += bytes as u64;
         Ok(())
     }
 
-    /// The reader took `bytes`; says what to grant now, if it is worth a frame.
+    /// Whether the reader has taken all that came.
+    pub(crate) fn is_all_taken(&self) -> bool {
+        self.taken_bytes == self.received_bytes
+    }
+
+    /// The reader took `bytes`. Says what CREDIT to send, if it is worth a frame: over the flow's home lane, or not.
+    /// `is_last` says that nothing follows what has come, so that the sender waits for the window alone.
     pub(crate) fn taken(
         &mut self,
+        window: &mut ReceiveWindow,
         bytes: usize,
-        now: Moment,
-        round_trip: Duration,
-        pool: &mut CreditPool,
+        is_last: bool,
+        is_home: bool,
     ) -> Option<u64> {
         let leak = if Bug::CreditLeak.is_planted() {
             bytes as u64 / 8
         } else {
             0
         };
-        self.held_bytes = self.held_bytes.saturating_sub(bytes as u64 - leak);
-        self.taken_in_window_bytes += bytes as u64;
-        if self.taken_in_window_bytes >= self.window_bytes {
-            let quick =
-                now.since(self.window_began) <= 2 * round_trip.max(Duration::from_millis(1));
-            if quick {
-                let wanted = self.window_bytes.min(CREDIT_BYTES_MAX - self.window_bytes);
-                self.window_bytes += pool.growth(wanted);
-            }
-            self.taken_in_window_bytes = 0;
-            self.window_began = now;
-        }
-        let grant = self
-            .window_bytes
-            .saturating_sub(self.granted_bytes + self.held_bytes);
-        if grant < self.window_bytes / 4 {
-            return None;
-        }
-        self.granted_bytes += grant;
-        Some(grant)
+        self.taken_bytes += bytes as u64 - leak;
+        let outstanding = self.received_bytes - self.reported_bytes;
+        let enough = (outstanding / 4).clamp(REPORT_BYTES_MIN, REPORT_BYTES_MAX);
+        let is_awaited = !is_last || self.is_awaited_at_home();
+        let news = self.taken_bytes - self.reported_bytes;
+        (is_awaited && news >= enough).then(|| self.report(window, self.taken_bytes, is_home))
     }
 
-    /// The flow is over: what it had from the pool serves others.
-    pub(crate) fn release(&mut self, pool: &mut CreditPool) {
-        pool.give_back(self.window_bytes.saturating_sub(CREDIT_BYTES_INITIAL));
-        self.window_bytes = CREDIT_BYTES_INITIAL;
+    /// The flow is over here. Says what CREDIT to send over its home lane, if the sender may wait for it.
+    pub(crate) fn forget(mut self, window: &mut ReceiveWindow) -> Option<u64> {
+        let is_awaited = self.is_awaited_at_home();
+        let report = self.report(window, self.received_bytes, true);
+        window.lent_bytes -= self.floor_bytes - CREDIT_FLOOR_BYTES;
+        is_awaited.then_some(report)
+    }
+
+    /// Whether the sender has excess, as far as it is sure to know.
+    fn is_awaited_at_home(&self) -> bool {
+        self.received_bytes - self.reported_at_home_bytes > self.floor_bytes
+    }
+
+    /// The CREDIT that says that `taken_bytes` were taken.
+    fn report(&mut self, window: &mut ReceiveWindow, taken_bytes: u64, is_home: bool) -> u64 {
+        let before = self.excess();
+        let news = taken_bytes - self.reported_bytes;
+        self.reported_bytes = taken_bytes;
+        if is_home {
+            self.reported_at_home_bytes = taken_bytes;
+        }
+        window.excess_bytes = window.excess_bytes - before + self.excess();
+        match window.is_shared {
+            true => taken_bytes,
+            false => news,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::CREDIT_POOL_BYTES;
+    use proptest::prelude::*;
 
-    #[test]
-    fn more_than_was_granted_is_refused() {
-        let mut credit = ReceiveCredit::new(Moment::default());
-        assert_eq!(credit.received(CREDIT_BYTES_INITIAL as usize), Ok(()));
-        assert_eq!(credit.received(1), Err(Violation::BlockBeyondCredit));
+    const HOME: LaneId = LaneId(0);
+    const WINDOW_BYTES: u64 = 300_000;
+
+    /// A flow at both ends.
+    struct Both {
+        id: FlowId,
+        send: Option<SendCredit>,
+        receive: ReceiveCredit,
+        carried: usize,
+        held: usize,
     }
 
-    #[test]
-    fn a_quick_reader_gets_more_and_a_slow_one_does_not() {
-        let round_trip = Duration::from_millis(100);
-        for (pause, grows) in [
-            (Duration::from_millis(10), true),
-            (Duration::from_secs(9), false),
-        ] {
-            let mut pool = CreditPool::new(CREDIT_POOL_BYTES);
-            let mut now = Moment::default();
-            let mut credit = ReceiveCredit::new(now);
-            let mut can_send = CREDIT_BYTES_INITIAL;
-            for _ in 0..20 {
-                credit.received(can_send as usize).expect("granted");
-                now = now + pause;
-                can_send = credit
-                    .taken(can_send as usize, now, round_trip, &mut pool)
-                    .expect("all was taken");
+    /// Both ends of a direction.
+    struct Direction {
+        now: Moment,
+        send: SendWindow,
+        receive: ReceiveWindow,
+    }
+
+    impl Direction {
+        fn new() -> Self {
+            let mut send = SendWindow::default();
+            send.share(WINDOW_BYTES);
+            let mut receive = ReceiveWindow::new(WINDOW_BYTES);
+            receive.share();
+            let now = Moment::default();
+            Self { now, send, receive }
+        }
+
+        fn open(&self, number: u64) -> Both {
+            Both {
+                id: FlowId(number),
+                send: Some(SendCredit::default()),
+                receive: ReceiveCredit::new(),
+                carried: 0,
+                held: 0,
             }
-            assert_eq!(can_send > CREDIT_BYTES_INITIAL, grows);
-            assert!(can_send <= CREDIT_BYTES_MAX);
+        }
+
+        fn write(&mut self, flow: &mut Both, bytes: usize) {
+            if let Some(credit) = &mut flow.send {
+                let most = credit.floor_left() + self.send.allowance(credit);
+                let bytes = bytes.min(most as usize);
+                self.send.written(credit, bytes);
+                flow.carried += bytes;
+            }
+        }
+
+        fn deliver(&mut self, flow: &mut Both, bytes: usize) {
+            let bytes = bytes.min(flow.carried);
+            let result = flow.receive.received(&mut self.receive, bytes);
+            result.expect("an honest sender keeps within the window");
+            flow.carried -= bytes;
+            flow.held += bytes;
+        }
+
+        fn take(&mut self, flow: &mut Both, bytes: usize, is_home: bool, is_lost: bool) {
+            let bytes = bytes.min(flow.held);
+            flow.held -= bytes;
+            let is_last = flow.send.is_none();
+            let report = flow
+                .receive
+                .taken(&mut self.receive, bytes, is_last, is_home);
+            if let Some(report) = report.filter(|_| is_home || !is_lost) {
+                self.report(flow, report);
+            }
+        }
+
+        fn report(&mut self, flow: &mut Both, bytes: u64) {
+            match &mut flow.send {
+                Some(credit) => self
+                    .send
+                    .credited(self.now, flow.id, credit, bytes, 0)
+                    .expect("no more than was sent"),
+                None => self.send.credited_over(flow.id, bytes),
+            }
+        }
+
+        /// The sender has said END.
+        fn end(&mut self, flow: &mut Both) {
+            if let Some(credit) = flow.send.take() {
+                self.send.forget(flow.id, HOME, credit, 0);
+            }
+        }
+
+        /// All comes and is taken, and the flow is over at both ends.
+        fn finish(&mut self, mut flow: Both) {
+            self.end(&mut flow);
+            self.deliver(&mut flow, usize::MAX);
+            self.take(&mut flow, usize::MAX, true, false);
+            if let Some(report) = flow.receive.forget(&mut self.receive) {
+                self.send.credited_over(flow.id, report);
+            }
+        }
+
+        fn assert_empty(&self) {
+            assert_eq!((self.send.excess_bytes, self.send.unproven_bytes), (0, 0));
+            assert_eq!((self.receive.excess_bytes, self.send.over.len()), (0, 0));
+        }
+    }
+
+    proptest! {
+        /// Whatever is lost beside home lanes.
+        #[test]
+        fn nothing_is_left_of_flows_that_are_over(
+            steps in prop::collection::vec((0usize..4, 0u8..8, 1usize..200_000), 1..300)
+        ) {
+            let mut direction = Direction::new();
+            let mut opened = 4;
+            let mut flows: Vec<Both> = (0..opened).map(|number| direction.open(number)).collect();
+            for (index, step, bytes) in steps {
+                let flow = &mut flows[index];
+                match step {
+                    0..3 => direction.write(flow, bytes),
+                    3 => direction.deliver(flow, bytes),
+                    4 => direction.take(flow, bytes, true, false),
+                    5 => direction.take(flow, bytes, false, bytes % 2 == 0),
+                    6 => direction.end(flow),
+                    _ => {
+                        opened += 1;
+                        let flow = core::mem::replace(flow, direction.open(opened));
+                        direction.finish(flow);
+                    }
+                }
+            }
+            flows.into_iter().for_each(|flow| direction.finish(flow));
+            direction.assert_empty();
         }
     }
 
     #[test]
-    fn the_pool_bounds_all_flows_and_is_given_back() {
-        let mut pool = CreditPool::new(CREDIT_POOL_BYTES);
-        let mut flows: Vec<_> = (0..10_000)
-            .map(|_| ReceiveCredit::new(Moment::default()))
-            .collect();
-        let shares: u64 = flows.iter_mut().map(|flow| flow.widen(&mut pool)).sum();
-        assert!(shares <= CREDIT_POOL_BYTES);
-        for flow in &mut flows {
-            flow.release(&mut pool);
-        }
-        assert_eq!(pool.free_bytes, CREDIT_POOL_BYTES);
+    fn a_flow_that_is_reset_counts_until_the_other_end_has_let_go() {
+        let mut direction = Direction::new();
+        let mut flow = direction.open(0);
+        direction.write(&mut flow, 100_000);
+        direction.end(&mut flow);
+        let counted = 100_000 - CREDIT_FLOOR_BYTES;
+        assert_eq!(direction.send.excess_bytes, counted);
+        direction.send.let_go_of_lane(LaneId(1));
+        assert_eq!(direction.send.excess_bytes, counted);
+        direction.send.let_go(flow.id);
+        direction.assert_empty();
+    }
+
+    #[test]
+    fn an_end_of_version_1_widens_floors_by_more_credit_than_was_outstanding() {
+        let mut window = SendWindow::default();
+        let mut credit = SendCredit::default();
+        window.written(&mut credit, 10_000);
+        // 4,000 of them have not left.
+        let credited = window.credited(Moment::default(), FlowId(0), &mut credit, 20_000, 4_000);
+        assert_eq!(credited, Ok(()));
+        assert_eq!(credit.floor_left(), CREDIT_FLOOR_BYTES + 14_000 - 4_000);
+        window.forget(FlowId(0), HOME, credit, 4_000);
+        assert_eq!((window.excess_bytes, window.unproven_bytes), (0, 0));
     }
 }

@@ -10,10 +10,10 @@ use refrain_codec::SourceCursor;
 
 use crate::{
     counters::{Count, LayerCounters, LinkCounters},
-    credit::ReceiveCredit,
+    credit::{ReceiveCredit, SendCredit, SendWindow},
     frame::LaneId,
     in_order::InOrder,
-    limits::{CREDIT_BYTES_INITIAL, PENDING_BYTES_MAX},
+    limits::PENDING_BYTES_MAX,
     moment::Moment,
     pending::PendingBytes,
     predictions::{receiver::Predictions, sender::Expectations},
@@ -43,8 +43,8 @@ pub(crate) struct SendHalf {
     pub(crate) strands: Vec<(LaneId, Strand)>,
     /// Plain bytes that wait for their lane.
     pub(crate) pending: PendingBytes,
-    /// Plain bytes that the other end takes beyond `pending`.
-    pub(crate) credit_bytes: u64,
+    /// What of it waits at the other end, or is on its way there.
+    pub(crate) credit: SendCredit,
     /// The application has finished; the end frame follows the pending bytes.
     pub(crate) ending: bool,
     /// The end has been said.
@@ -53,6 +53,8 @@ pub(crate) struct SendHalf {
     pub(crate) queued: bool,
     /// Whether a writer was told to wait and wants to hear when it may go on.
     pub(crate) writer_waits: bool,
+    /// Where its writer stands among those that wait for the whole link.
+    pub(crate) held_at: Option<u64>,
     pub(crate) class: TrafficClass,
     /// What the other end offered.
     pub(crate) expectations: Option<Box<Expectations>>,
@@ -158,7 +160,6 @@ impl Flow {
             send: SendHalf {
                 lane: home,
                 strands: vec![(home, Strand::default())],
-                credit_bytes: CREDIT_BYTES_INITIAL,
                 class,
                 ..SendHalf::default()
             },
@@ -166,7 +167,7 @@ impl Flow {
                 bytes: InOrder::default(),
                 lanes: vec![home],
                 latest_lane: home,
-                credit: ReceiveCredit::new(now),
+                credit: ReceiveCredit::new(),
                 class,
                 asked_for_gssapi: false,
                 predictions: None,
@@ -223,18 +224,25 @@ impl Flow {
         }
     }
 
-    /// Both directions have ended, and its application knows.
+    /// Both directions have ended, and its application knows and has taken all.
     pub(crate) fn is_gone(&self) -> bool {
-        self.send.is_over && self.receive.is_over() && self.receive.end_taken
+        let receive = &self.receive;
+        self.send.is_over && receive.is_over() && receive.end_taken && receive.credit.is_all_taken()
     }
 
     /// Plain bytes that a writer may hand over now.
-    pub(crate) fn writable_bytes(&self) -> usize {
+    pub(crate) fn writable_bytes(&self, window: &SendWindow) -> usize {
         if self.send.ending || self.send.is_over {
             return 0;
         }
-        let credit = usize::try_from(self.send.credit_bytes).unwrap_or(usize::MAX);
-        credit.min(PENDING_BYTES_MAX.saturating_sub(self.send.pending.len()))
+        // A target that is refused is not worth more than the floor.
+        let of_window = match self.accepted {
+            true => window.allowance(&self.send.credit),
+            false => 0,
+        };
+        let allowance = self.send.credit.floor_left() + of_window;
+        let allowance = usize::try_from(allowance).unwrap_or(usize::MAX);
+        allowance.min(PENDING_BYTES_MAX.saturating_sub(self.send.pending.len()))
     }
 
     /// Whether the lane has something to send for it.

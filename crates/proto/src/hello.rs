@@ -7,7 +7,7 @@
 //! magic            8 bytes  "refrain\n"
 //! oldest, newest   1 + 1    wire versions that the sender speaks
 //! length           2        of the body, big endian
-//! body                      in version 1:
+//! body                      in both versions:
 //!   instance       8        drawn at random by this end for this link, little endian
 //!   peer instance  8        the other end's, as this one knows it; 0: none
 //!   lane           varint   number of this lane, never used twice in a link
@@ -17,9 +17,14 @@
 //!                           4: counts confirmations as it counts blocks
 //!                           8: only checks whether the pair works
 //!   mask           1        bits of the PACK mask of its chunks
+//!                           and from version 2 on:
+//!   capabilities   varint   1: shares a window, of which its own size follows
+//!   window         varint   plain bytes that this end can hold for its readers
 //! ```
 //!
-//! A cache of 0 bytes is none. An end of before offers says no features.
+//! A cache of 0 bytes is none. An end of before offers says no features. An end uses the capabilities that both
+//! hellos list, so that a later one needs no new version: it is a bit, and what it says of itself comes behind
+//! what the bits before it say.
 //!
 //! A body may be longer than this version reads: a later one may append fields.
 
@@ -29,21 +34,21 @@ use refrain_codec::{
 };
 
 use crate::{
-    codes::feature::*,
+    codes::{capability::SHARES_WINDOW, feature::*},
     limits::{HELLO_BYTES_MAX, LANES_EVER_MAX},
     terms::OfferTerms,
 };
 
 /// Newest wire version that this program speaks.
-pub const WIRE_VERSION: u8 = 1;
+pub const WIRE_VERSION: u8 = 2;
 
-/// Oldest wire version that this program speaks: the one before, once there is one.
+/// Oldest wire version that this program speaks: the one before.
 pub(crate) const WIRE_VERSION_OLDEST: u8 = 1;
 
 const MAGIC: &[u8; 8] = b"refrain\n";
 const PROLOGUE_BYTES: usize = 12;
 
-/// What an end says of itself and of the link, in version 1.
+/// What an end says of itself and of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// This end's link instance.
@@ -64,6 +69,8 @@ pub struct Hello {
     pub is_check: bool,
     /// Whether this end's counts of a lane's blocks include confirmations, if the other end's do.
     pub counts_confirmations: bool,
+    /// Plain bytes that this end can hold for all its readers, beyond the floor of each, if it shares windows.
+    pub window_bytes: Option<u64>,
 }
 
 /// Why a hello is none that this end can answer.
@@ -103,6 +110,7 @@ impl Hello {
             offers: None,
             is_check: false,
             counts_confirmations: false,
+            window_bytes: None,
         }
     }
 
@@ -122,6 +130,10 @@ impl Hello {
                 | feature(self.is_check, IS_CHECK),
         );
         body.extend(self.offers.map(|terms| terms.mask.count()));
+        push_varint(&mut body, self.window_bytes.map_or(0, |_| SHARES_WINDOW));
+        self.window_bytes
+            .into_iter()
+            .for_each(|bytes| push_varint(&mut body, bytes));
 
         out.extend(MAGIC);
         out.extend([WIRE_VERSION_OLDEST, WIRE_VERSION]);
@@ -153,11 +165,11 @@ impl Hello {
         let Some(body) = bytes[PROLOGUE_BYTES..].get(..length) else {
             return Ok(None);
         };
-        let hello = Self::read_body(body).ok_or(HelloError::Malformed)?;
+        let hello = Self::read_body(newest, body).ok_or(HelloError::Malformed)?;
         Ok(Some((hello, PROLOGUE_BYTES + length)))
     }
 
-    fn read_body(body: &[u8]) -> Option<Self> {
+    fn read_body(newest: u8, body: &[u8]) -> Option<Self> {
         let (&instance, body) = body.split_first_chunk::<8>()?;
         let (&peer_instance, mut body) = body.split_first_chunk::<8>()?;
         let lane = take_varint(&mut body)?;
@@ -166,10 +178,18 @@ impl Hello {
             take_varint(&mut body).filter(|bytes| *bytes == 0 || possible.contains(bytes))
         };
         let (send_cache_bytes, receive_cache_bytes) = (cache_bytes()?, cache_bytes()?);
-        let features = body.first().copied().unwrap_or(0);
+        let features = body.split_off_first().copied().unwrap_or(0);
         let offers = match features & MAKES_OFFERS {
             0 => None,
-            _ => Some(OfferTerms::read(*body.get(1)?)?),
+            _ => Some(OfferTerms::read(*body.split_off_first()?)?),
+        };
+        let capabilities = match newest {
+            1 => 0,
+            _ => take_varint(&mut body)?,
+        };
+        let window_bytes = match capabilities & SHARES_WINDOW {
+            0 => None,
+            _ => Some(take_varint(&mut body)?),
         };
         let hello = Self {
             instance: u64::from_le_bytes(instance),
@@ -183,6 +203,7 @@ impl Hello {
             offers,
             is_check: features & IS_CHECK != 0,
             counts_confirmations: features & COUNTS_CONFIRMATIONS != 0,
+            window_bytes,
         };
         (hello.instance != 0).then_some(hello)
     }
@@ -204,6 +225,7 @@ mod tests {
             offers: Some(OfferTerms::default()),
             is_check: true,
             counts_confirmations: true,
+            window_bytes: Some(64 << 20),
         }
     }
 
@@ -225,28 +247,52 @@ mod tests {
 
     #[test]
     fn an_end_of_before_offers_makes_and_takes_none() {
-        let mut bytes = written(hello());
-        bytes.truncate(bytes.len() - 2);
-        bytes[11] -= 2;
-        let (read, _) = Hello::read(&bytes).expect("valid").expect("whole");
+        let (read, _) = Hello::read(&of_version_1(2))
+            .expect("valid")
+            .expect("whole");
         assert_eq!((read.takes_offers, read.offers), (false, None));
         assert!(!read.is_check);
+    }
+
+    /// A hello of the version before, shorter by so many bytes.
+    fn of_version_1(shorter: usize) -> Vec<u8> {
+        let without = Hello {
+            window_bytes: None,
+            ..hello()
+        };
+        let mut bytes = written(without);
+        bytes.truncate(bytes.len() - 1 - shorter);
+        bytes[9] = 1;
+        bytes[11] -= 1 + shorter as u8;
+        bytes
+    }
+
+    #[test]
+    fn an_end_of_the_version_before_has_no_capabilities() {
+        let (read, _) = Hello::read(&of_version_1(0))
+            .expect("valid")
+            .expect("whole");
+        let expected = Hello {
+            window_bytes: None,
+            ..hello()
+        };
+        assert_eq!(read, expected);
     }
 
     #[test]
     fn another_version_is_refused_with_both_numbers() {
         let mut bytes = written(hello());
-        (bytes[8], bytes[9]) = (2, 3);
+        (bytes[8], bytes[9]) = (3, 4);
         let error = Hello::read(&bytes[..12]).expect_err("a version of the future");
         assert_eq!(
             error,
             HelloError::Version {
-                oldest: 2,
-                newest: 3
+                oldest: 3,
+                newest: 4
             }
         );
         let text = error.to_string();
-        assert!(text.contains("2 to 3") && text.contains("1 to 1"), "{text}");
+        assert!(text.contains("3 to 4") && text.contains("1 to 2"), "{text}");
     }
 
     #[test]

@@ -9,11 +9,15 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::fault::Violation;
 use crate::limits::FLOW_BYTES_MAX;
 
+/// A piece that the application takes has about so many bytes. So what a flow holds that stood still for a while goes
+/// back to the system as its reader takes it.
+const PIECE_BYTES: usize = 64 << 10;
+
 /// Bytes that came, those that can be taken and those that are early.
 #[derive(Debug, Default)]
 pub(crate) struct InOrder {
-    /// What the application can take.
-    ready: Vec<u8>,
+    /// What the application can take, in pieces; the last one grows, and none is empty.
+    ready: VecDeque<Vec<u8>>,
     /// The offset behind `ready`: all before it has come.
     end: u64,
     /// What came early, by offset: runs that are disjoint, never adjacent, and beyond `end`.
@@ -31,14 +35,14 @@ impl InOrder {
         !self.ready.is_empty()
     }
 
-    /// What can be taken.
-    pub(crate) fn ready(&self) -> &[u8] {
-        &self.ready
+    /// The piece that was appended to last.
+    pub(crate) fn latest(&self) -> &[u8] {
+        self.ready.back().map_or(&[], Vec::as_slice)
     }
 
-    /// Swaps what can be taken with `buffer`, which is empty.
-    pub(crate) fn take(&mut self, buffer: &mut Vec<u8>) {
-        core::mem::swap(buffer, &mut self.ready);
+    /// Takes the next piece of what is ready; an empty one if there is none.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.ready.pop_front().unwrap_or_default()
     }
 
     /// Runs that wait for bytes before them.
@@ -65,7 +69,11 @@ impl InOrder {
 
     /// Where to append the next bytes; [`appended`](Self::appended) follows.
     pub(crate) fn next(&mut self) -> &mut Vec<u8> {
-        &mut self.ready
+        let is_full = |piece: &Vec<u8>| piece.len() >= PIECE_BYTES;
+        if self.ready.back().is_none_or(is_full) {
+            self.ready.push_back(Vec::new());
+        }
+        self.ready.back_mut().expect("just pushed")
     }
 
     /// `len` bytes were appended to the next ones: those that waited for them follow.
@@ -74,8 +82,9 @@ impl InOrder {
         if let Some(after) = self.early.remove(&self.end) {
             self.end += after.len() as u64;
             let (first, second) = after.as_slices();
-            self.ready.extend_from_slice(first);
-            self.ready.extend_from_slice(second);
+            let latest = self.ready.back_mut().expect("bytes were appended");
+            latest.extend_from_slice(first);
+            latest.extend_from_slice(second);
         }
     }
 
@@ -184,11 +193,12 @@ mod tests {
                 .collect();
             pieces.sort_unstable();
             let mut order = InOrder::default();
-            let (mut taken, mut buffer) = (Vec::new(), Vec::new());
+            let mut taken = Vec::new();
             for (_, start, len) in pieces {
                 put(&mut order, start as u64, &plain[start..start + len]).expect("comes once");
-                order.take(&mut buffer);
-                taken.append(&mut buffer);
+                while order.is_ready() {
+                    taken.append(&mut order.take());
+                }
                 prop_assert_eq!(order.end() as usize, taken.len());
                 prop_assert!(plain.starts_with(&taken));
             }

@@ -57,14 +57,15 @@ pub(crate) const STRANDS_TIMES_FLOWS: usize = 4;
 /// lane carries blocks of so many flows at least, times [`STRANDS_TIMES_FLOWS`].
 pub(crate) const STRANDS_FLOWS_MIN: usize = 1 << 10;
 
-/// Plain bytes that a flow's opener may send before it hears of the other end.
-pub const CREDIT_BYTES_INITIAL: u64 = 16 << 10;
+/// Plain bytes that each flow may have on their way to their reader, whatever the others have.
+pub const CREDIT_FLOOR_BYTES: u64 = 16 << 10;
 
-/// Plain bytes of credit that a flow may grow to.
-pub(crate) const CREDIT_BYTES_MAX: u64 = 16 << 20;
+/// Most plain bytes that a floor may be widened to by a peer of wire version 1.
+pub(crate) const FLOOR_BYTES_MAX: u64 = 32 << 20;
 
-/// Plain bytes of credit that all flows of a link share beyond their initial ones.
-pub const CREDIT_POOL_BYTES: u64 = 64 << 20;
+/// Most plain bytes that all flows of a link's direction may have on their way to their readers, beyond
+/// their floors.
+pub const WINDOW_BYTES_MAX: u64 = 128 << 20;
 
 /// Plain bytes of one direction of a flow: offsets, and what they are moved by, fit in 64 bits.
 pub const FLOW_BYTES_MAX: u64 = i64::MAX as u64;
@@ -97,10 +98,6 @@ pub const LOSS_REMEMBERED: Duration = Duration::from_secs(300);
 
 /// How often an end that sees loss asks for further lanes.
 pub(crate) const WANT_LANES_AGAIN: Duration = Duration::from_secs(1);
-
-/// How long a lane stands still that lost a segment, if it was not lost again: TCP waits
-/// for 200 ms and a round trip.
-pub(crate) const STALL_LASTS: Duration = Duration::from_secs(1);
 
 /// For so long users see that loss held up a lane.
 pub(crate) const HELD_UP_SHOWN: Duration = Duration::from_secs(10);

@@ -169,7 +169,8 @@ impl Application {
         }
         let reads_on = self.read(now, link, record)?;
         let writes_on = self.write(now, link, record, kinds);
-        if self.saw_end && self.has_finished {
+        let has_read_all = self.saw_end && self.passed_on == self.buffer.len();
+        if has_read_all && self.has_finished {
             kinds.note(Kind::FlowCompleted);
             return Ok(Next::Over);
         }
@@ -189,7 +190,8 @@ impl Application {
         link: &mut Link,
         record: &mut FlowRecord,
     ) -> Result<bool, Failure> {
-        if self.saw_end || now < self.manner.reads_from {
+        let has_all = self.saw_end && self.passed_on == self.buffer.len();
+        if has_all || now < self.manner.reads_from {
             return Ok(false);
         }
         let (flow, from) = (self.flow(), self.end.other());
@@ -206,9 +208,9 @@ impl Application {
         let bytes = (self.buffer.len() - self.passed_on).min(self.manner.read_bytes);
         if bytes > 0 {
             self.passed_on += bytes;
-            link.taken(now, flow, bytes);
+            link.taken(flow, bytes);
         }
-        Ok(!self.saw_end && (self.passed_on < self.buffer.len() || self.is_readable))
+        Ok(self.passed_on < self.buffer.len() || !self.saw_end && self.is_readable)
     }
 
     /// Says whether there is more to write, without a further event.

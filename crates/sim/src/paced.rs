@@ -188,7 +188,7 @@ impl<H: History> PacedPair<H> {
                     Event::Readable(flow) => {
                         self.far.take_ready(flow, &mut buffer);
                         fetch.request_bytes -= buffer.len();
-                        self.far.taken(self.now, flow, buffer.len());
+                        self.far.taken(flow, buffer.len());
                         self.far.take_end(flow);
                     }
                     _ => {}
@@ -207,7 +207,7 @@ impl<H: History> PacedPair<H> {
                         );
                         fetch.came = end;
                         self.progress.push((self.now.since(fetch.began), end));
-                        self.near.taken(self.now, flow, buffer.len());
+                        self.near.taken(flow, buffer.len());
                         fetch.ended |= self.near.take_end(flow);
                     }
                     Event::FlowReset(_, reason) => panic!("a flow was reset: {reason:?}"),

@@ -70,7 +70,7 @@ pub(crate) struct Plan {
     pub(crate) effort: EffortMode,
     /// Limits of the links, low enough to be reached.
     pub(crate) flows_max: usize,
-    pub(crate) credit_pool_bytes: u64,
+    pub(crate) window_bytes: u64,
     pub(crate) pending_bytes_max: usize,
     /// As where a link has a rate.
     pub(crate) block_bytes_max: usize,
@@ -217,7 +217,7 @@ impl Plan {
                 _ => EffortMode::Auto,
             },
             flows_max: [4, 30, 1000, 1000][rng.usize(..4)],
-            credit_pool_bytes: [0, 100_000, 1 << 20, 64 << 20][rng.usize(..4)],
+            window_bytes: [0, 100_000, 1 << 20, 64 << 20][rng.usize(..4)],
             block_bytes_max: [2 << 10, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX][rng.usize(..3)],
             pending_bytes_max: [5_000, 100_000, 1 << 20, 16 << 20][rng.usize(..4)],
             foresight,

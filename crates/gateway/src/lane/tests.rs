@@ -177,9 +177,9 @@ impl End {
     async fn receive(&self) -> Vec<u8> {
         let (mut received, mut piece) = (Vec::new(), Vec::new());
         loop {
-            let is_over = self.link.with(|link, now| {
+            let is_over = self.link.with(|link, _| {
                 link.take_ready(self.id, &mut piece);
-                link.taken(now, self.id, piece.len());
+                link.taken(self.id, piece.len());
                 link.take_end(self.id)
             });
             received.append(&mut piece);

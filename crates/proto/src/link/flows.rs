@@ -4,7 +4,7 @@ use super::{Event, Link, ResetReason, keys_where};
 use crate::{
     flow::Flow,
     frame::{FlowId, Frame, LaneId},
-    limits::{PING_INTERVAL, REASON_BYTES_MAX, STALL_LASTS, TARGET_BYTES_MAX},
+    limits::{BLOCK_BYTES_MAX, PING_INTERVAL, REASON_BYTES_MAX, TARGET_BYTES_MAX},
     moment::Moment,
     predictions::opening,
     traffic::Exclusion,
@@ -45,14 +45,14 @@ impl Link {
         if self.draining || self.peer_draining {
             return Err(OpenError::Draining);
         }
-        if self.flows.len() >= self.config.flows_max {
+        if self.is_full_of_flows() {
             return Err(OpenError::TooManyFlows);
         }
         let lane = self.lane_for(target).ok_or(OpenError::LinkDown)?;
         let id = self.next_flow;
         self.next_flow = FlowId(id.0 + 2);
         let mut flow = Flow::new(now, lane, target, true, excluded);
-        let credit_bytes = flow.receive.credit.widen(&mut self.pool);
+        let credit_bytes = flow.receive.credit.lend(&mut self.receive_window);
         self.add_flow(now, id, flow);
         self.opening_seen(id, opening::of_target(target));
         self.send_control(
@@ -76,7 +76,7 @@ impl Link {
         if excluded {
             flow.exclude(Exclusion::Rule);
         }
-        let credit_bytes = flow.receive.credit.widen(&mut self.pool);
+        let credit_bytes = flow.receive.credit.lend(&mut self.receive_window);
         let home = flow.home;
         self.send_control(
             home,
@@ -109,10 +109,19 @@ impl Link {
     /// How many bytes [`write`](Self::write) would take now.
     #[must_use]
     pub fn writable_bytes(&self, id: FlowId) -> usize {
-        if self.pending_bytes >= self.config.pending_bytes_max {
+        let Some(flow) = self
+            .flows
+            .get(&id)
+            .filter(|_| self.pending_bytes < self.config.pending_bytes_max)
+        else {
             return 0;
+        };
+        let writable = flow.writable_bytes(&self.send_window);
+        match self.held_writers.is_empty() {
+            true => writable,
+            // While others wait, each writes a block at a time.
+            false => writable.min(BLOCK_BYTES_MAX.saturating_sub(flow.send.pending.len())),
         }
-        self.flows.get(&id).map_or(0, Flow::writable_bytes)
     }
 
     /// Hands the next bytes of a flow over; says how many were taken. When that is fewer
@@ -132,17 +141,26 @@ impl Link {
         let Some(flow) = self.flows.get_mut(&id) else {
             return 0;
         };
+        self.send_window.written(&mut flow.send.credit, taken);
         flow.send.writer_waits = taken < bytes.len();
-        self.link_was_full |= self.pending_bytes >= self.config.pending_bytes_max;
-        if taken == 0 {
-            return 0;
+        if !flow.send.writer_waits {
+            self.send_window.stop_waiting(id, &mut flow.send.credit);
         }
+        if flow.send.writer_waits && flow.writable_bytes(&self.send_window) == 0 {
+            self.send_window.wait(id, &mut flow.send.credit);
+        } else if flow.send.writer_waits
+            && self.pending_bytes + taken >= self.config.pending_bytes_max
+        {
+            self.hold_writer(id);
+        }
+        let Some(flow) = self.flows.get_mut(&id).filter(|_| taken > 0) else {
+            return taken;
+        };
         if flow.send.pending.is_empty()
             && let Some(expectations) = &mut flow.send.expectations
         {
             expectations.begins_at(flow.send.counters.app_bytes);
         }
-        flow.send.credit_bytes -= taken as u64;
         // A request says more of what will come than the target does.
         let predicts = flow.receive.predictions.is_some();
         let request = predicts.then(|| opening::of_request(&flow.target, &bytes[..taken]));
@@ -163,9 +181,14 @@ impl Link {
 
     /// Wants [`Event::Writable`] when the flow takes bytes again.
     pub fn wait_writable(&mut self, id: FlowId) {
-        self.link_was_full |= self.pending_bytes >= self.config.pending_bytes_max;
         if let Some(flow) = self.flows.get_mut(&id) {
             flow.send.writer_waits = true;
+            if flow.writable_bytes(&self.send_window) == 0 {
+                self.send_window.wait(id, &mut flow.send.credit);
+            }
+            if self.pending_bytes >= self.config.pending_bytes_max {
+                self.hold_writer(id);
+            }
         }
     }
 
@@ -191,38 +214,37 @@ impl Link {
         self.forget_flow(id);
     }
 
-    /// Takes the bytes that came on a flow, in exchange for `buffer`, which is cleared.
-    /// Call [`taken`](Self::taken) once they are passed on.
+    /// Takes the next bytes that came on a flow, in exchange for `buffer`, which is dropped; none if there are
+    /// none. If there are more, [`Event::Readable`] follows. Call [`taken`](Self::taken) once they are passed on.
     pub fn take_ready(&mut self, id: FlowId, buffer: &mut Vec<u8>) {
-        buffer.clear();
-        if let Some(flow) = self.flows.get_mut(&id) {
-            flow.receive.bytes.take(buffer);
+        let Some(flow) = self.flows.get_mut(&id) else {
+            buffer.clear();
+            return;
+        };
+        *buffer = flow.receive.bytes.take();
+        if flow.receive.bytes.is_ready() {
+            self.events.push_back(Event::Readable(id));
         }
     }
 
     /// `bytes` of what was taken have reached the application: the other end may send more.
-    pub fn taken(&mut self, now: Moment, id: FlowId, bytes: usize) {
-        let mut round_trip = self.smoothed_round_trip();
-        if self.is_lossy() {
-            // What came early waits for it.
-            round_trip += STALL_LASTS;
-        }
-        let Some(flow) = self
-            .flows
-            .get_mut(&id)
-            .filter(|flow| flow.receive.total_bytes.is_none())
-        else {
+    pub fn taken(&mut self, id: FlowId, bytes: usize) {
+        let Some(flow) = self.flows.get_mut(&id) else {
             return;
         };
-        let grant = flow
-            .receive
-            .credit
-            .taken(bytes, now, round_trip, &mut self.pool);
-        // That lane moves, and if it dies, so does the flow, and its credit with it.
-        let lane = flow.receive.latest_lane;
-        if let Some(bytes) = grant {
+        let receive = &mut flow.receive;
+        // The latest lane moves. Once all has come, the flow depends on its home lane alone.
+        let lane = match receive.total_bytes {
+            Some(_) => flow.home,
+            None => receive.latest_lane,
+        };
+        let is_home = lane == flow.home;
+        let window = &mut self.receive_window;
+        let is_last = receive.total_bytes.is_some();
+        if let Some(bytes) = receive.credit.taken(window, bytes, is_last, is_home) {
             self.send_control(lane, &Frame::Credit { flow: id, bytes });
         }
+        self.forget_if_gone(id);
     }
 
     /// Whether the other end has sent its last byte and all were taken. A flow is remembered
@@ -264,6 +286,13 @@ impl Link {
     #[must_use]
     pub fn is_check(&self) -> bool {
         self.is_check && self.was_never_used()
+    }
+
+    /// Whether no further flow may be opened. Those that are over count only where there are many of which the
+    /// other end has not taken all.
+    pub(super) fn is_full_of_flows(&self) -> bool {
+        let (open, over) = (self.flows.len(), self.send_window.flows_over());
+        open >= self.config.flows_max || open + over >= 2 * self.config.flows_max
     }
 
     /// Flows that are open.
@@ -330,11 +359,20 @@ impl Link {
 
     pub(super) fn forget_flow(&mut self, id: FlowId) {
         if let Some(mut flow) = self.flows.remove(&id) {
-            flow.receive.credit.release(&mut self.pool);
             self.forget_predictions(&mut flow);
             flow.count(&mut self.counters);
             self.pending_bytes -= flow.send.pending.len();
             self.early_runs -= flow.receive.bytes.early_runs();
+            if let Some(seq) = flow.send.held_at {
+                self.held_writers.remove(&seq);
+            }
+            if let Some(bytes) = flow.receive.credit.forget(&mut self.receive_window) {
+                self.send_control(flow.home, &Frame::Credit { flow: id, bytes });
+            }
+            let never_sent = flow.send.pending.len();
+            self.send_window
+                .forget(id, flow.home, flow.send.credit, never_sent);
+            self.wake_for_window();
         }
     }
 }

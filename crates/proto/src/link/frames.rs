@@ -6,6 +6,7 @@ use refrain_codec::geometry::CacheGeometry;
 use crate::{
     codes::{refusal, reset},
     counters::{Count, LayerCounters},
+    credit::ReceiveWindow,
     fault::{Fault, LaneFault, LinkFault, Violation},
     flow::{Flow, ReceiveHalf, Verdict},
     frame::{BlockFrame, FlowId, Frame, LaneId, LaneList, end_check},
@@ -26,6 +27,7 @@ impl Link {
     /// [`Fault::Link`]: the link is over; what [`poll_transmit`](Self::poll_transmit) still
     /// gives tells the other end why.
     pub fn receive(&mut self, now: Moment, lane: LaneId, bytes: &[u8]) -> Result<(), Fault> {
+        self.look_at_proven(now);
         let Some(state) = self.lanes.get_mut(&lane) else {
             return Ok(());
         };
@@ -103,7 +105,7 @@ impl Link {
                     if !flow.opened_here || flow.accepted || flow.home != lane {
                         return Err(Violation::UnexpectedAccept.into());
                     }
-                    flow.send.add_credit(credit_bytes)?;
+                    flow.send.credit.widen(credit_bytes)?;
                     if excluded && !Bug::AcceptFlagIgnored.is_planted() {
                         flow.exclude(Exclusion::Rule);
                     }
@@ -136,6 +138,7 @@ impl Link {
                         self.say_reset(id, code);
                     }
                     self.forget_flow(id);
+                    self.let_go(id);
                 }
                 Ok(())
             }
@@ -156,10 +159,17 @@ impl Link {
                 self.receive_reset(id, code)
             }
             Frame::Credit { flow: id, bytes } => {
-                if let Some(flow) = self.flow_of(id)? {
-                    flow.send.add_credit(bytes)?;
-                    self.say_writable(id);
+                self.flow_of(id)?;
+                match self.flows.get_mut(&id) {
+                    Some(flow) => {
+                        let credit = &mut flow.send.credit;
+                        let waits = flow.send.pending.len();
+                        self.send_window.credited(now, id, credit, bytes, waits)?;
+                        self.say_writable(id);
+                    }
+                    None => self.send_window.credited_over(id, bytes),
                 }
+                self.wake_for_window();
                 Ok(())
             }
             Frame::Ack { blocks } => {
@@ -244,8 +254,8 @@ impl Link {
             state.peer_flows_end = end;
         }
         let mut flow = Flow::new(now, lane, target, false, excluded);
-        flow.send.add_credit(credit_bytes)?;
-        let too_many = self.flows.len() >= self.config.flows_max;
+        flow.send.credit.widen(credit_bytes)?;
+        let too_many = self.is_full_of_flows();
         let opening = opening::of_target(target);
         self.add_flow(now, id, flow);
         self.opening_seen(id, opening);
@@ -305,18 +315,25 @@ impl Link {
     }
 
     fn receive_reset(&mut self, id: FlowId, code: u8) -> Result<(), Fault> {
-        let Some(flow) = self.flow_of(id)? else {
+        if self.flow_of(id)?.is_none() {
+            self.let_go(id);
             return Ok(());
-        };
-        if !flow.send.is_over {
-            self.say_reset(id, code);
         }
+        // The other end waits for it, if it has sent what was not taken here.
+        self.say_reset(id, code);
         let reason = match code {
             reset::LANE_LOST => ResetReason::LaneLost,
             code => ResetReason::ByPeer(code),
         };
         self.end_flow(id, reason);
+        self.let_go(id);
         Ok(())
+    }
+
+    /// The other end holds nothing more of a flow that is over.
+    fn let_go(&mut self, id: FlowId) {
+        self.send_window.let_go(id);
+        self.wake_for_window();
     }
 
     fn receive_block(
@@ -333,12 +350,17 @@ impl Link {
         let offset = strand.locate(block.offset, block.len);
         let mut flow = self.flows.get_mut(&block.flow);
         let is_next = match &mut flow {
-            Some(flow) => flow.receive.admit(lane, offset, block.len)?,
+            Some(flow) => flow
+                .receive
+                .admit(lane, offset, block.len, &mut self.receive_window)?,
             None => false,
         };
-        let mut elsewhere = Vec::new();
+        let (mut elsewhere, mut was_ready) = (Vec::new(), false);
         let plain = match &mut flow {
-            Some(flow) if is_next => flow.receive.bytes.next(),
+            Some(flow) if is_next => {
+                was_ready = flow.receive.bytes.is_ready();
+                flow.receive.bytes.next()
+            }
             _ => &mut elsewhere,
         };
         let plain_start = plain.len();
@@ -349,7 +371,7 @@ impl Link {
         let end = plain_start + block.len;
         let verdict = match &flow {
             Some(flow) if is_next => {
-                let plain = &flow.receive.bytes.ready()[plain_start..end];
+                let plain = &flow.receive.bytes.latest()[plain_start..end];
                 flow.judge_received(offset, plain)
             }
             Some(flow) => flow.judge_received(offset, &elsewhere),
@@ -368,7 +390,6 @@ impl Link {
             let bytes = &mut flow.receive.bytes;
             self.early_runs -= bytes.early_runs();
             if is_next {
-                let was_ready = plain_start > 0;
                 bytes.appended(block.len);
                 if !was_ready {
                     self.events.push_back(Event::Readable(block.flow));
@@ -454,13 +475,14 @@ impl ReceiveHalf {
         lane: LaneId,
         offset: u64,
         len: usize,
+        window: &mut ReceiveWindow,
     ) -> Result<bool, Violation> {
         let is_next = self.bytes.is_next(offset, len)?;
         let end = offset + len as u64;
         if self.total_bytes.is_some_and(|total| end > total) {
             return Err(Violation::BlockAfterEnd);
         }
-        self.credit.received(len)?;
+        self.credit.received(window, len)?;
         self.latest_lane = lane;
         self.travels_on_too(lane);
         Ok(is_next)

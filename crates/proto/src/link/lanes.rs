@@ -21,7 +21,9 @@ use crate::{
     flow::{Flow, Strand},
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
-    limits::{HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS},
+    limits::{
+        HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS, WINDOW_BYTES_MAX,
+    },
     matching::{receiver::Receiver, sender::Sender},
     moment::Moment,
     planted::Bug,
@@ -235,6 +237,7 @@ impl Link {
             offers: self.history.as_ref().map(LinkHistory::terms),
             is_check: false,
             counts_confirmations: self.config.mode.predicts(),
+            window_bytes: Some(self.config.window_bytes),
         };
         if let Some(state) = self.lanes.get_mut(&lane) {
             hello.write(&mut state.control);
@@ -270,11 +273,17 @@ impl Link {
         self.peer_instance = Some(hello.instance);
         let caches = match &mut self.caches {
             Some(caches) => caches,
-            none => none.insert(Caches::agreed(
-                &self.config,
-                self.effort.effort().level,
-                hello,
-            )),
+            none => {
+                if let Some(bytes) = hello.window_bytes {
+                    self.send_window.share(bytes.min(WINDOW_BYTES_MAX));
+                    self.receive_window.share();
+                }
+                none.insert(Caches::agreed(
+                    &self.config,
+                    self.effort.effort().level,
+                    hello,
+                ))
+            }
         };
         caches.sender.open_lane(lane);
         caches.receiver.open_lane(lane);
@@ -369,6 +378,8 @@ impl Link {
             self.counters.events.holes_made +=
                 caches.sender.books().holes().saturating_sub(holes) as u64;
             self.counters.events.lanes_settled += 1;
+            self.send_window.let_go_of_lane(dead);
+            self.wake_for_window();
             self.say_transmit_all();
         }
         // Each end hears once that the other has its count; then neither says it again.

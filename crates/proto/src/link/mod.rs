@@ -51,12 +51,12 @@ pub use timers::smoothed_round_trip;
 
 use crate::{
     counters::LinkCounters,
-    credit::CreditPool,
+    credit::{ReceiveWindow, SendWindow},
     effort::{EffortControl, EffortMode},
     fault::{LaneFault, LinkFault},
     flow::Flow,
     frame::{FlowId, LaneId},
-    limits::{BLOCK_BYTES_MAX, CREDIT_POOL_BYTES, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX},
+    limits::{BLOCK_BYTES_MAX, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX, WINDOW_BYTES_MAX},
     matching::{receiver::Receiver, sender::Sender, unproven::Unproven},
     mode::Mode,
     moment::Moment,
@@ -102,9 +102,8 @@ pub struct LinkConfig {
     pub flows_max_option: &'static str,
     /// Most lanes alive at once, 1 to [`LANES_MAX`].
     pub lanes_max: usize,
-    /// Plain bytes that all flows may hold for their readers, beyond the initial credit of
-    /// each.
-    pub credit_pool_bytes: u64,
+    /// Plain bytes that all flows may hold for their readers, beyond the floor of each.
+    pub window_bytes: u64,
     /// Plain bytes that all flows may have waiting for their lanes.
     pub pending_bytes_max: usize,
     /// Most plain bytes in a block, 1 to [`BLOCK_BYTES_MAX`]. What a slow link takes long to
@@ -130,11 +129,16 @@ pub struct Link {
     next_flow: FlowId,
     /// The other end's flows have numbers below this.
     peer_flows_end: FlowId,
-    pool: CreditPool,
+    /// What the other end can hold, shared among this end's senders.
+    send_window: SendWindow,
+    /// What this end can hold for its readers.
+    receive_window: ReceiveWindow,
     /// Plain bytes that wait for lanes, of all flows.
     pending_bytes: usize,
-    /// Whether a writer was held back by the sum of them.
-    link_was_full: bool,
+    /// Writers that the sum of them holds back, in the order in which they came.
+    held_writers: BTreeMap<u64, FlowId>,
+    /// How many writers were held back so far.
+    writers_held: u64,
     /// Full-entropy bytes in the log that nothing has referred to yet.
     unproven: Unproven,
     /// What was carried, by target and class.
@@ -252,7 +256,7 @@ impl LinkConfig {
             flows_max: FLOWS_MAX,
             flows_max_option: "a bound of the protocol",
             lanes_max: LANES_MAX,
-            credit_pool_bytes: CREDIT_POOL_BYTES,
+            window_bytes: WINDOW_BYTES_MAX,
             pending_bytes_max: PENDING_BYTES_LINK_MAX,
             block_bytes_max: BLOCK_BYTES_MAX,
             dead_after: Duration::from_secs(4),
@@ -302,9 +306,11 @@ impl Link {
             flows: BTreeMap::new(),
             next_flow: own,
             peer_flows_end: peer,
-            pool: CreditPool::new(config.credit_pool_bytes),
+            send_window: SendWindow::default(),
+            receive_window: ReceiveWindow::new(config.window_bytes),
             pending_bytes: 0,
-            link_was_full: false,
+            held_writers: BTreeMap::new(),
+            writers_held: 0,
             unproven: Unproven::default(),
             targets: TargetCounts::default(),
             early_runs: 0,

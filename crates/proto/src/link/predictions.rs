@@ -8,7 +8,7 @@ use crate::{
     flow::Flow,
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame, OfferList},
     hello::Hello,
-    limits::CREDIT_BYTES_MAX,
+    limits::{FLOOR_BYTES_MAX, WINDOW_BYTES_MAX},
     moment::Moment,
     predictions::{
         history::{Found, FoundChunk, HistoryRequest},
@@ -87,7 +87,7 @@ impl Link {
         };
         let receive = &mut flow.receive;
         if let Some(predictions) = &mut receive.predictions {
-            predictions.received(&receive.bytes.next()[from..], history);
+            predictions.received(&receive.bytes.latest()[from..], history);
             if receive.total_bytes == Some(receive.bytes.end()) {
                 predictions.finish(history);
             }
@@ -110,7 +110,7 @@ impl Link {
         self.flow_of(frame.flow)?;
         let len = usize::try_from(frame.len)
             .ok()
-            .filter(|&len| len as u64 <= 2 * CREDIT_BYTES_MAX)
+            .filter(|&len| len as u64 <= WINDOW_BYTES_MAX + FLOOR_BYTES_MAX)
             .ok_or(Violation::ConfirmationBeyondCredit)?;
         let Some(state) = self.lanes.get_mut(&lane) else {
             return Ok(());
@@ -122,7 +122,9 @@ impl Link {
             self.count_confirmation(now, lane, frame);
             return Ok(());
         };
-        let is_next = flow.receive.admit(lane, offset, len)?;
+        let is_next = flow
+            .receive
+            .admit(lane, offset, len, &mut self.receive_window)?;
         let (Some(predictions), Some(history)) = (&mut flow.receive.predictions, &mut self.history)
         else {
             return Err(Violation::EmptyConfirmation.into());
@@ -184,6 +186,7 @@ impl Link {
             return;
         };
         let receive = &mut flow.receive;
+        let was_ready = receive.bytes.is_ready();
         let mut elsewhere = Vec::new();
         let plain = match is_next {
             true => receive.bytes.next(),
@@ -199,7 +202,7 @@ impl Link {
         self.early_runs -= receive.bytes.early_runs();
         if is_next {
             receive.bytes.appended(frame.len as usize);
-            if from == 0 {
+            if !was_ready {
                 self.events.push_back(Event::Readable(frame.flow));
             }
         } else {

@@ -7,10 +7,9 @@ use super::{Caches, Event, Link, WindowWait, keys_where, lanes::Lane};
 use crate::{
     counters::{Count, LayerCounters},
     effort::Effort,
-    fault::Violation,
     flow::{Flow, SendHalf, Verdict, strand_on},
     frame::{FlowId, Frame, LaneId, LaneList, end_check},
-    limits::{CONTROL_BYTES_MAX, CREDIT_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
+    limits::{BLOCK_BYTES_MAX, CONTROL_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
     matching::sender::{Counted, Passage},
     moment::Moment,
     predictions::sender::Step,
@@ -42,6 +41,7 @@ enum Turn {
 impl Link {
     /// Appends to `out` what `lane` shall send now; nothing if there is nothing.
     pub fn poll_transmit(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) {
+        self.look_at_proven(now);
         let Some(state) = self.lanes.get_mut(&lane) else {
             return;
         };
@@ -58,7 +58,7 @@ impl Link {
                     Turn::Nothing | Turn::Wait => break,
                 }
             }
-            self.wake_writers();
+            self.wake_writers(lane);
         }
         let sent = (out.len() - start) as u64;
         self.counters.sent.link_bytes += sent;
@@ -132,21 +132,44 @@ impl Link {
         }
     }
 
+    /// A flow's writer may go on, if it waits for no more than its turn.
     pub(super) fn say_writable(&mut self, id: FlowId) {
+        let others_wait = !self.held_writers.is_empty() && self.pending_bytes > 0;
+        if others_wait || self.pending_bytes >= self.config.pending_bytes_max {
+            self.hold_writer(id);
+        } else {
+            self.wake_writer(id);
+        }
+    }
+
+    /// A writer waits for the whole link's pending bytes to become fewer.
+    pub(super) fn hold_writer(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(&id)
+            && flow.send.writer_waits
+            && flow.send.held_at.is_none()
+        {
+            flow.send.held_at = Some(self.writers_held);
+            self.held_writers.insert(self.writers_held, id);
+            self.writers_held += 1;
+        }
+    }
+
+    /// A writer's turn has come.
+    fn wake_writer(&mut self, id: FlowId) {
         let Some(flow) = self
             .flows
             .get_mut(&id)
-            .filter(|flow| flow.send.writer_waits && flow.writable_bytes() > 0)
+            .filter(|flow| flow.send.writer_waits)
         else {
             return;
         };
-        if self.pending_bytes >= self.config.pending_bytes_max {
-            // From here on it waits for the link, whatever it waited for before.
-            self.link_was_full = true;
-            return;
+        if flow.writable_bytes(&self.send_window) == 0 {
+            self.send_window.wait(id, &mut flow.send.credit);
+        } else {
+            flow.send.writer_waits = false;
+            self.send_window.stop_waiting(id, &mut flow.send.credit);
+            self.events.push_back(Event::Writable(id));
         }
-        flow.send.writer_waits = false;
-        self.events.push_back(Event::Writable(id));
     }
 
     /// Whether a peer's requests have piled up more answers than it reads.
@@ -156,14 +179,48 @@ impl Link {
             .is_some_and(|state| state.control.len() > CONTROL_BYTES_MAX)
     }
 
-    /// Writers that the whole link's pending bytes held back.
-    fn wake_writers(&mut self) {
-        if self.pending_bytes > self.config.pending_bytes_max / 2 || !self.link_was_full {
+    /// Finds out which flows' readers have not taken anything of late.
+    pub(super) fn look_at_proven(&mut self, now: Moment) {
+        let round_trip = self.smoothed_round_trip();
+        self.send_window
+            .look_at_proven(now, round_trip, &mut self.flows);
+    }
+
+    /// Writers that the window held back, now that some of it is free.
+    pub(super) fn wake_for_window(&mut self) {
+        let (flows, window) = (&self.flows, &self.send_window);
+        let writable = |id| {
+            let flow: Option<&Flow> = flows.get(&id);
+            flow.filter(|flow| flow.send.writer_waits)
+                .map_or(0, |flow| flow.writable_bytes(window) as u64)
+        };
+        for id in window.to_wake(writable) {
+            self.say_writable(id);
+        }
+    }
+
+    /// Writers that the whole link's pending bytes held back, once half of those are gone, or `lane` has nothing more.
+    fn wake_writers(&mut self, lane: LaneId) {
+        let is_fed = self.lanes.get(&lane).is_some_and(Lane::has_queued_flows);
+        if is_fed && self.pending_bytes > self.config.pending_bytes_max / 2 {
             return;
         }
-        self.link_was_full = false;
-        for id in keys_where(&self.flows, |flow| flow.send.writer_waits) {
-            self.say_writable(id);
+        // Those that are woken fill the link again: the others wait for their turn.
+        let mut room = match self.pending_bytes {
+            // Nothing that leaves wakes anybody later.
+            0 => usize::MAX,
+            pending => self.config.pending_bytes_max.saturating_sub(pending),
+        };
+        while room > 0
+            && let Some((_, id)) = self.held_writers.pop_first()
+        {
+            let Some(flow) = self.flows.get_mut(&id) else {
+                continue;
+            };
+            flow.send.held_at = None;
+            let writable = flow.writable_bytes(&self.send_window);
+            room = room.saturating_sub(writable.min(BLOCK_BYTES_MAX));
+            self.wake_writer(id);
         }
     }
 
@@ -416,16 +473,5 @@ impl Link {
         if let Some(source) = sent.longest_source {
             self.unproven.prove(source);
         }
-    }
-}
-
-impl SendHalf {
-    pub(super) fn add_credit(&mut self, bytes: u64) -> Result<(), Violation> {
-        let sum = self.credit_bytes.saturating_add(bytes);
-        if sum > 2 * CREDIT_BYTES_MAX {
-            return Err(Violation::TooMuchCredit);
-        }
-        self.credit_bytes = sum;
-        Ok(())
     }
 }

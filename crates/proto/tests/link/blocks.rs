@@ -3,7 +3,7 @@
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{Event, LaneId, LinkConfig};
 
-use crate::pair::{Pair, noise, transmit};
+use crate::pair::{Pair, noise, take_all, transmit};
 
 #[test]
 fn what_is_sent_at_once_on_a_slow_link_is_short() {
@@ -22,7 +22,7 @@ fn what_is_sent_at_once_on_a_slow_link_is_short() {
             .receive(pair.now, LaneId(0), &bytes)
             .expect("no fault");
         let mut heard = Vec::new();
-        pair.far.take_ready(talk, &mut heard);
+        take_all(&mut pair.far, talk, &mut heard);
         if heard == b"a word" {
             break;
         }

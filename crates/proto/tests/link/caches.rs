@@ -5,7 +5,7 @@ use std::time::Duration;
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{Exclusion, LaneId, LinkConfig, TrafficClass, targets::Carried};
 
-use crate::pair::{Pair, noise, sent_on, transmit};
+use crate::pair::{Pair, noise, sent_on, take_all, transmit};
 
 #[test]
 fn a_second_time_costs_almost_nothing() {
@@ -53,8 +53,8 @@ fn a_full_window_waits_a_round_trip_and_then_bypasses() {
             .receive(pair.now, LaneId(0), &bytes)
             .expect("no fault");
         let mut buffer = Vec::new();
-        pair.far.take_ready(flow, &mut buffer);
-        pair.far.taken(pair.now, flow, buffer.len());
+        take_all(&mut pair.far, flow, &mut buffer);
+        pair.far.taken(flow, buffer.len());
         let mut back = Vec::new();
         pair.far.poll_transmit(pair.now, LaneId(0), &mut back);
         let credit_alone: Vec<u8> = credits(&back);

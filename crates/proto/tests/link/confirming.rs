@@ -8,7 +8,7 @@ use refrain_proto::{
 };
 
 use crate::{
-    pair::{Pair, noise, transmit},
+    pair::{Pair, noise, take_all, transmit},
     predictions::{predicting, sent_of},
 };
 
@@ -57,8 +57,8 @@ fn what_is_confirmed_by_its_writer_does_not_wait() {
                     .far
                     .write_and_confirm(pair.now, flow, &piece[written..]);
                 pair.carry();
-                pair.near.take_ready(flow, &mut buffer);
-                pair.near.taken(pair.now, flow, buffer.len());
+                take_all(&mut pair.near, flow, &mut buffer);
+                pair.near.taken(flow, buffer.len());
                 arrived.extend_from_slice(&buffer);
             }
         }
@@ -144,7 +144,7 @@ fn confirmations_ahead_leave_room_for_other_flows() {
     let sent = transmit(&mut pair.far, pair.now, A);
     pair.near.receive(pair.now, A, &sent).expect("frames");
     let mut buffer = Vec::new();
-    pair.near.take_ready(new, &mut buffer);
+    take_all(&mut pair.near, new, &mut buffer);
     assert!(!buffer.is_empty(), "of {} bytes none is its", sent.len());
 }
 

@@ -1,9 +1,12 @@
 //! What a flow carries, how its reader holds it up, and how it ends.
 
 use refrain_codec::geometry::CacheGeometry;
-use refrain_proto::{Event, LaneFault, LaneId, LinkConfig, ResetReason};
+use refrain_proto::{
+    Event, LaneFault, LaneId, LinkConfig, ResetReason,
+    limits::{CREDIT_FLOOR_BYTES, WINDOW_BYTES_MAX},
+};
 
-use crate::pair::{Pair, noise};
+use crate::pair::{Pair, noise, take_all};
 
 #[test]
 fn a_flow_carries_bytes_and_ends_each_way() {
@@ -20,9 +23,11 @@ fn a_flow_carries_bytes_and_ends_each_way() {
     pair.far.finish(flow);
     pair.settle();
     let mut buffer = Vec::new();
-    pair.near.take_ready(flow, &mut buffer);
+    take_all(&mut pair.near, flow, &mut buffer);
     assert_eq!(buffer, b"pong");
     assert!(pair.near.take_end(flow));
+    assert_eq!(pair.near.flows_open(), 1, "what was not passed on counts");
+    pair.near.taken(flow, buffer.len());
     assert_eq!((pair.near.flows_open(), pair.far.flows_open()), (0, 0));
 }
 
@@ -40,7 +45,7 @@ fn bytes_may_come_split_anywhere() {
             .expect("no fault");
     }
     let mut buffer = Vec::new();
-    pair.far.take_ready(flow, &mut buffer);
+    take_all(&mut pair.far, flow, &mut buffer);
     assert_eq!(buffer, text);
 }
 
@@ -57,7 +62,11 @@ fn a_slow_reader_stops_its_own_flow_alone() {
             break;
         }
     }
-    assert!(sent < 2 << 20, "credit bounds what waits at the other end");
+    let bound = WINDOW_BYTES_MAX / 2 + CREDIT_FLOOR_BYTES;
+    assert_eq!(
+        sent as u64, bound,
+        "credit bounds what waits at the other end"
+    );
     let data = noise(3 << 20, 2);
     assert_eq!(pair.send(quick, &data), data);
 }
@@ -129,10 +138,10 @@ fn a_reset_is_not_taken_for_an_end() {
     pair.settle();
     pair.near.close_lane(LaneId(0), LaneFault::TransportClosed);
     let mut buffer = Vec::new();
-    pair.far.take_ready(ended, &mut buffer);
+    take_all(&mut pair.far, ended, &mut buffer);
     assert_eq!(buffer, b"all of it");
     assert!(pair.far.take_end(ended));
     pair.far.close_lane(LaneId(0), LaneFault::TransportClosed);
-    pair.far.take_ready(reset, &mut buffer);
+    take_all(&mut pair.far, reset, &mut buffer);
     assert!(!pair.far.take_end(reset), "whatever came before the events");
 }

@@ -2,7 +2,7 @@
 
 use refrain_proto::{Fault, LaneFault, LaneId};
 
-use crate::pair::{Pair, noise};
+use crate::pair::{Pair, noise, take_all};
 
 #[test]
 fn replayed_frames_are_refused() {
@@ -51,7 +51,7 @@ fn damaged_frames_cost_the_lane_or_the_link_and_never_a_wrong_byte() {
         damaged[at] ^= 1 << (at % 8);
         let result = pair.far.receive(pair.now, LaneId(0), &damaged);
         let mut buffer = Vec::new();
-        pair.far.take_ready(flow, &mut buffer);
+        take_all(&mut pair.far, flow, &mut buffer);
         assert!(text.starts_with(&buffer), "byte {at}: {result:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use refrain_proto::{Event, FlowId, LaneFault, LaneId, ResetReason};
 
-use crate::pair::{Pair, noise, transmit};
+use crate::pair::{Pair, noise, take_all, transmit};
 
 /// Opens two flows that share a lane, and lets loss be seen: what the home lane brings stops
 /// twice in the middle of a frame.
@@ -26,8 +26,8 @@ fn two_flows_and_loss(pair: &mut Pair) -> ([FlowId; 2], LaneId) {
     pair.settle();
     assert!(pair.near_events.contains(&Event::WantLanes));
     let mut buffer = Vec::new();
-    pair.far.take_ready(flows[0], &mut buffer);
-    pair.far.taken(pair.now, flows[0], buffer.len());
+    take_all(&mut pair.far, flows[0], &mut buffer);
+    pair.far.taken(flows[0], buffer.len());
     pair.settle();
     (flows, home)
 }
@@ -51,13 +51,13 @@ fn a_free_lane_takes_flows_over_where_loss_was_seen_and_their_bytes_stay_in_orde
     let end = transmit(&mut pair.near, pair.now, other);
     pair.far.receive(pair.now, other, &end).expect("no fault");
     let mut buffer = Vec::new();
-    pair.far.take_ready(flows[1], &mut buffer);
+    take_all(&mut pair.far, flows[1], &mut buffer);
     assert!(buffer.is_empty() && !pair.far.take_end(flows[1]));
 
     pair.far
         .receive(pair.now, home, &held_up)
         .expect("no fault");
-    pair.far.take_ready(flows[1], &mut buffer);
+    take_all(&mut pair.far, flows[1], &mut buffer);
     assert_eq!(buffer, data);
     assert!(pair.far.take_end(flows[1]));
     assert_eq!(pair.near.status(pair.now).counters.events.strands_added, 1);

@@ -7,6 +7,7 @@ mod blocks;
 mod bounds;
 mod caches;
 mod confirming;
+mod credit;
 mod flows;
 mod hostile;
 mod lanes;

@@ -148,8 +148,9 @@ fn an_end_of_before_offers_is_heard_out() {
     pair.near.poll_transmit(pair.now, lane, &mut bytes);
     let (hello, _) = Hello::read(&bytes).expect("a hello").expect("whole");
     assert!(hello.takes_offers && hello.offers.is_some());
-    // The same, as a gateway of before would say it: without the last two bytes.
-    let features = 2;
+    // The same, as a gateway of before would say it: without features, terms, capabilities and window.
+    let features = 1 + 1 + 1 + 4;
+    bytes[9] = 1;
     bytes.truncate(bytes.len() - features);
     bytes[11] -= features as u8;
     let (hello, read) = Hello::read(&bytes).expect("a hello").expect("whole");
@@ -158,6 +159,7 @@ fn an_end_of_before_offers_is_heard_out() {
     let mut answer = Vec::new();
     pair.far.poll_transmit(pair.now, lane, &mut answer);
     answer.truncate(answer.len() - features);
+    answer[9] = 1;
     answer[11] -= features as u8;
     pair.near
         .receive(pair.now, LaneId(0), &answer)

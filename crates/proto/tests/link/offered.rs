@@ -12,7 +12,7 @@ use refrain_proto::{
     terms::{Hint, OfferKey, RunDigest, Signature},
 };
 
-use crate::pair::{Pair, noise, transmit};
+use crate::pair::{Pair, noise, take_all, transmit};
 
 const LANE: LaneId = LaneId(0);
 
@@ -241,7 +241,7 @@ impl Offered {
 
     fn arrived(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.pair.near.take_ready(self.flow, &mut bytes);
+        take_all(&mut self.pair.near, self.flow, &mut bytes);
         bytes
     }
 
@@ -342,7 +342,7 @@ fn confirmations_keep_to_their_place_and_to_credit() {
         ..offered.confirm(2..3, frame.len as usize - 1)
     };
     assert!(is_refused(offered.say(overlapping)));
-    for len in [40 << 20, u64::MAX] {
+    for len in [200 << 20, u64::MAX] {
         let mut offered = Offered::new();
         let frame = ConfirmFrame {
             len,

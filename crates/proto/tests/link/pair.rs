@@ -147,8 +147,8 @@ impl Pair {
         while sent < bytes.len() {
             sent += self.near.write(flow, &bytes[sent..]);
             self.settle();
-            self.far.take_ready(flow, &mut buffer);
-            self.far.taken(self.now, flow, buffer.len());
+            take_all(&mut self.far, flow, &mut buffer);
+            self.far.taken(flow, buffer.len());
             arrived.extend_from_slice(&buffer);
             self.settle();
         }
@@ -188,8 +188,8 @@ impl Pair {
             if sent == bytes.len() || written == 0 {
                 self.settle();
             }
-            self.near.take_ready(flow, &mut buffer);
-            self.near.taken(self.now, flow, buffer.len());
+            take_all(&mut self.near, flow, &mut buffer);
+            self.near.taken(flow, buffer.len());
             arrived.extend_from_slice(&buffer);
             if sent == bytes.len() && buffer.is_empty() {
                 break;
@@ -231,4 +231,17 @@ pub(crate) fn transmit(link: &mut Link, now: Moment, lane: LaneId) -> Vec<u8> {
     let mut bytes = Vec::new();
     link.poll_transmit(now, lane, &mut bytes);
     bytes
+}
+
+/// Takes all that came on a flow, in exchange for what `buffer` has.
+pub(crate) fn take_all(link: &mut Link, flow: FlowId, buffer: &mut Vec<u8>) {
+    buffer.clear();
+    let mut piece = Vec::new();
+    loop {
+        link.take_ready(flow, &mut piece);
+        if piece.is_empty() {
+            return;
+        }
+        buffer.append(&mut piece);
+    }
 }

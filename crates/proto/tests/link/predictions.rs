@@ -13,7 +13,7 @@ use refrain_proto::{
     predictions::history::{HistoryConfig, Predict},
 };
 
-use crate::pair::{Pair, noise, transmit};
+use crate::pair::{Pair, noise, take_all, transmit};
 
 const A: LaneId = LaneId(0);
 const B: LaneId = LaneId(1);
@@ -240,7 +240,7 @@ fn offers_that_come_late_serve_what_has_not_left_yet() {
         carry_down(&mut pair);
         pair.far.receive(pair.now, A, &late).expect("no fault");
         let mut arrived = Vec::new();
-        pair.near.take_ready(flow, &mut arrived);
+        take_all(&mut pair.near, flow, &mut arrived);
         arrived.extend(pair.bring(flow, &content[200_000..]));
         assert!(arrived == content);
         assert!(counted(&pair)[0] > 400_000, "{predict:?}");
@@ -346,7 +346,7 @@ fn excluded_flows_are_neither_learnt_nor_offered() {
         pair.settle();
         pair.near_memory.is_slow = false;
         let mut arrived = Vec::new();
-        pair.near.take_ready(flow, &mut arrived);
+        take_all(&mut pair.near, flow, &mut arrived);
         arrived.extend(pair.bring(flow, &content[100..]));
         pair.far.finish(flow);
         pair.settle();
@@ -393,13 +393,13 @@ fn confirmations_travel_on_any_lane() {
         .receive(pair.now, other, &second)
         .expect("no fault");
     let mut arrived = Vec::new();
-    pair.near.take_ready(flow, &mut arrived);
+    take_all(&mut pair.near, flow, &mut arrived);
     assert!(arrived.is_empty());
     pair.near.receive(pair.now, home, &first).expect("no fault");
-    pair.near.take_ready(flow, &mut arrived);
+    take_all(&mut pair.near, flow, &mut arrived);
     pair.settle();
     let mut more = Vec::new();
-    pair.near.take_ready(flow, &mut more);
+    take_all(&mut pair.near, flow, &mut more);
     arrived.extend(more);
     arrived.extend(pair.bring(flow, &content[120_000..]));
     assert!(arrived == content);
@@ -460,7 +460,7 @@ fn what_is_written_by_hand_is_not_held_back() {
         pair.far.write(flow, &line);
         carry_down(&mut pair);
         let mut arrived = Vec::new();
-        pair.near.take_ready(flow, &mut arrived);
+        take_all(&mut pair.near, flow, &mut arrived);
         assert_eq!((arrived, pair.now), (line, before));
     }
 }
@@ -479,13 +479,13 @@ fn keystrokes_are_held_back_once() {
         pair.far.write(flow, &line);
         carry_down(&mut pair);
         let mut arrived = Vec::new();
-        pair.near.take_ready(flow, &mut arrived);
+        take_all(&mut pair.near, flow, &mut arrived);
         if arrived.is_empty() {
             waits += 1;
             pair.now = pair.far.poll_timeout().expect("a deadline");
             pair.far.handle_timeout(pair.now);
             carry_down(&mut pair);
-            pair.near.take_ready(flow, &mut arrived);
+            take_all(&mut pair.near, flow, &mut arrived);
         }
         assert_eq!(arrived, line);
     }
@@ -507,7 +507,7 @@ fn a_chunk_that_never_completes_is_not_waited_for_long() {
     pair.far.handle_timeout(due);
     carry_down(&mut pair);
     let mut arrived = Vec::new();
-    pair.near.take_ready(flow, &mut arrived);
+    take_all(&mut pair.near, flow, &mut arrived);
     assert!(arrived == content[..1000]);
     // The flow's end is waited for by nobody.
     let last = pair.open("a:1");

@@ -6,8 +6,10 @@ use std::time::Duration;
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
     Event, FlowId, LaneFault, LaneId, Link, LinkConfig, Moment, ResetReason, Role, frame::Frame,
-    hello::Hello,
+    hello::Hello, limits::CREDIT_FLOOR_BYTES,
 };
+
+use crate::pair::take_all;
 
 /// Both ends, some lanes between them, and a clock.
 struct Pair {
@@ -189,7 +191,7 @@ fn a_flow_is_not_lost_with_a_lane_that_it_only_waited_for() {
         assert!(!events(&mut pair.far).contains(&lost), "{way}");
         if way == "queued" {
             let mut buffer = Vec::new();
-            pair.far.take_ready(moved, &mut buffer);
+            take_all(&mut pair.far, moved, &mut buffer);
             assert_eq!(buffer, b"a few words");
         }
     }
@@ -253,7 +255,7 @@ fn a_direction_that_has_ended_depends_on_no_further_lane() {
         pair.near.finish(flow);
         pair.settle();
         let mut buffer = Vec::new();
-        pair.far.take_ready(flow, &mut buffer);
+        take_all(&mut pair.far, flow, &mut buffer);
         assert!(buffer == b"onetwo" && pair.far.take_end(flow));
 
         pair.lanes.retain(|&lane| lane != dead);
@@ -267,9 +269,9 @@ fn a_direction_that_has_ended_depends_on_no_further_lane() {
 }
 
 #[test]
-fn one_flow_that_grows_leaves_credit_for_others() {
+fn a_flow_that_was_fast_leaves_the_window_to_others() {
     let config = LinkConfig {
-        credit_pool_bytes: 4 << 20,
+        window_bytes: 4 << 20,
         ..LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid"))
     };
     let mut pair = Pair::with_config(2, config);
@@ -279,8 +281,8 @@ fn one_flow_that_grows_leaves_credit_for_others() {
     for seed in 0..400 {
         pair.near.write(greedy, &noise(64 << 10, seed));
         pair.settle();
-        pair.far.take_ready(greedy, &mut buffer);
-        pair.far.taken(pair.now, greedy, buffer.len());
+        take_all(&mut pair.far, greedy, &mut buffer);
+        pair.far.taken(greedy, buffer.len());
         pair.settle();
         pair.pass(Duration::from_millis(20));
     }
@@ -297,5 +299,6 @@ fn one_flow_that_grows_leaves_credit_for_others() {
         }
         sent += written;
     }
-    assert!(sent > 32 << 10, "{sent} bytes at a time");
+    let expected = (4 << 20) / 2 + CREDIT_FLOOR_BYTES;
+    assert_eq!(sent as u64, expected);
 }

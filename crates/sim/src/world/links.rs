@@ -34,7 +34,7 @@ impl LinkSide {
             ),
             effort: plan.effort,
             flows_max: plan.flows_max,
-            credit_pool_bytes: plan.credit_pool_bytes,
+            window_bytes: plan.window_bytes,
             pending_bytes_max: plan.pending_bytes_max,
             block_bytes_max: plan.block_bytes_max,
             ..LinkConfig::with_cache(cache)

@@ -168,8 +168,15 @@ impl Ends {
         let flow = transfer.flow;
         let ended = self.near.call(|link| {
             while link.poll_event().is_some() {}
-            link.take_ready(flow, &mut buffer);
-            link.taken(now, flow, buffer.len());
+            let mut piece = Vec::new();
+            loop {
+                link.take_ready(flow, &mut piece);
+                if piece.is_empty() {
+                    break;
+                }
+                buffer.append(&mut piece);
+            }
+            link.taken(flow, buffer.len());
             link.take_end(flow)
         });
         let came = transfer.came + buffer.len();
