@@ -63,15 +63,15 @@ fn a_near_end_of_another_version() {
     let answer = block_on(async {
         let key = site.path("near.key");
         let mut lane = FakeLane::connect(site.far_listen, &key, &site.far_key).await;
-        lane.send(&hello_of_versions(2, 3)).await;
+        lane.send(&hello_of_versions(3, 4)).await;
         lane.until_closed().await
     });
     // What the other version needs to name both in its own words.
-    assert_eq!(answer[..10], *b"refrain\n\x01\x01");
-    far.wait_for_log(&["WARN", "2 to 3", "1 to 1"]);
+    assert_eq!(answer[..10], *b"refrain\n\x01\x02");
+    far.wait_for_log(&["WARN", "3 to 4", "1 to 2"]);
     let shown = far.peer().last_error.expect("the status names the error");
     assert!(
-        shown.contains("2 to 3") && shown.contains("1 to 1"),
+        shown.contains("3 to 4") && shown.contains("1 to 2"),
         "{shown}"
     );
 }
@@ -92,20 +92,20 @@ fn a_far_end_of_another_version() {
         loop {
             let mut lane = FakeLane::accept(&listener, &key, &near_key).await;
             lane.receive(12).await;
-            lane.send(&hello_of_versions(2, 3)).await;
+            lane.send(&hello_of_versions(3, 4)).await;
             tokio::spawn(lane.until_closed());
         }
     });
     let near = site.near(address, &["--socks5", "127.0.0.1:0"]);
-    near.wait_for_log(&["WARN", "2 to 3", "1 to 1"]);
+    near.wait_for_log(&["WARN", "3 to 4", "1 to 2"]);
     let shown = eventually("the status names the error", || near.peer().last_error);
     assert!(
-        shown.contains("2 to 3") && shown.contains("1 to 1"),
+        shown.contains("3 to 4") && shown.contains("1 to 2"),
         "{shown}"
     );
     let error = check_fails(&site, address, "near.key", &site.far_key);
     assert!(
-        error.contains("2 to 3") && error.contains("1 to 1"),
+        error.contains("3 to 4") && error.contains("1 to 2"),
         "{error}"
     );
 }

@@ -1,6 +1,8 @@
 //! The program, run to its end.
 
 use std::{
+    env,
+    ffi::OsString,
     io,
     path::Path,
     process::{Command, Output, Stdio},
@@ -60,11 +62,22 @@ pub(crate) fn keygen(path: &Path) -> String {
 
 /// `refrain` with `arguments`, not yet run.
 pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_refrain"));
+    let mut command = Command::new(program(arguments));
     command.env_clear().args(arguments).stdin(Stdio::null());
     // A bug that is planted on purpose, in a build that has them.
-    command.envs(std::env::var_os("REFRAIN_PLANT").map(|bug| ("REFRAIN_PLANT", bug)));
+    command.envs(env::var_os("REFRAIN_PLANT").map(|bug| ("REFRAIN_PLANT", bug)));
     command
+}
+
+/// The program for a command. `REFRAIN_TEST_NEAR` and `REFRAIN_TEST_FAR` name another version of it for one end, so
+/// that any test of a pair is one of two versions.
+fn program(arguments: &[&str]) -> OsString {
+    let other = match arguments.first() {
+        Some(&"near") => env::var_os("REFRAIN_TEST_NEAR"),
+        Some(&"far") => env::var_os("REFRAIN_TEST_FAR"),
+        _ => None,
+    };
+    other.unwrap_or_else(|| env!("CARGO_BIN_EXE_refrain").into())
 }
 
 /// The same, with a limit on its open files.
@@ -72,7 +85,7 @@ pub(crate) fn command_with_files(arguments: &[&str], files: u32) -> Command {
     let mut command = Command::new("sh");
     let limited = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
     command.env_clear().args(["-c", &limited]);
-    command.arg(env!("CARGO_BIN_EXE_refrain")).args(arguments);
+    command.arg(program(arguments)).args(arguments);
     command.stdin(Stdio::null());
     command
 }
