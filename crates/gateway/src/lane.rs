@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{Fault, LaneFault, LaneId, LinkFault};
+use refrain_proto::{Fault, LaneFault, LaneId, LinkFault, effort::Written};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
     net::TcpStream,
@@ -24,12 +24,8 @@ use crate::{
     link::{LaneHandle, SharedLink},
     pace::Pace,
     tls::Damage,
-    wire::{ByteStream, WireCounts},
+    wire::{ByteStream, UNSENT_BYTES_FIRST, WireCounts},
 };
-
-/// Unsent bytes that a socket may hold: enough to keep it busy, few enough that control
-/// frames and round-trip measurements do not queue behind seconds of data.
-const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
 /// How long the last words of a condemned link may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -91,7 +87,7 @@ pub(crate) fn prepare(tcp: &TcpStream, dead_after: Duration) -> io::Result<()> {
     let socket = socket2::SockRef::from(tcp);
     #[cfg(target_os = "linux")]
     {
-        socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES_FIRST)?;
         // A peer whose kernel is silent is dead, whatever waits in the queue.
         socket.set_tcp_user_timeout(Some(dead_after * 4))?;
     }
@@ -107,11 +103,11 @@ pub(crate) async fn run(
     pace: Option<Arc<Pace>>,
 ) -> LaneEnd {
     let LaneHandle { link, id, signals } = lane;
-    link.add_lane(*id, counts);
+    link.add_lane(*id, Arc::clone(&counts));
     let (mut reader, writer) = tokio::io::split(stream);
     let end = tokio::select! {
         end = read(link, *id, &mut reader) => end,
-        end = write(lane, writer, pace.as_deref()) => end,
+        end = write(lane, writer, &counts, pace.as_deref()) => end,
         fault = signals.down() => LaneEnd::Lane(fault),
     };
     // A peer that received damaged bytes reports it in its last record. This end may learn earlier
@@ -169,15 +165,17 @@ async fn read(link: &SharedLink, lane: LaneId, reader: &mut ReadHalf<impl ByteSt
 async fn write(
     LaneHandle { link, id, signals }: &LaneHandle,
     mut writer: WriteHalf<impl ByteStream>,
+    counts: &WireCounts,
     pace: Option<&Pace>,
 ) -> LaneEnd {
     let mut out = Vec::new();
     loop {
         out.clear();
         let began = Instant::now();
-        let fault = link.with(|link, now| {
+        let (fault, encoding) = link.with(|link, now| {
+            let began = Instant::now();
             link.poll_transmit(now, *id, &mut out);
-            link.fault()
+            (link.fault(), began.elapsed())
         });
         if let Some(fault) = fault {
             let last_words = async {
@@ -191,6 +189,7 @@ async fn write(
             signals.transmit.notified().await;
             continue;
         }
+        counts.ask();
         let sending = async {
             if let Some(pace) = pace {
                 pace.wait(out.len()).await;
@@ -202,8 +201,14 @@ async fn write(
         if let Err(error) = sent {
             return LaneEnd::of_io(error);
         }
-        let working = began.elapsed().saturating_sub(waiting);
-        link.with(|link, now| link.transmitted(now, *id, working, waiting));
+        let written = Written {
+            encoding,
+            working: began.elapsed().saturating_sub(waiting),
+            waiting,
+            // A stream of which nobody knows it is dry while it takes all at once.
+            was_dry: counts.was_dry().unwrap_or(waiting.is_zero()),
+        };
+        link.with(|link, now| link.transmitted(now, *id, written));
     }
 }
 

@@ -1,26 +1,54 @@
-//! The connection below a lane: any stream of bytes, and a count of what really goes over it, TLS
-//! included.
+//! The connection below a lane: any stream of bytes, a count of what really goes over it, TLS included, and what
+//! the kernel knows of it.
 
 use std::{
     io,
     pin::Pin,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::TlsStream;
 
-/// What a lane can run over.
-pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+use crate::socket::{self, TcpInfo};
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
+/// Unsent bytes that a socket may hold: so many that it is never short of any, and so few that control frames,
+/// short flows and effort see the link as it is. The time that they take at the connection's rate, within these
+/// bounds.
+const UNSENT_TIME: Duration = Duration::from_millis(20);
+const UNSENT_BYTES_MIN: u64 = 16 << 10;
+const UNSENT_BYTES_MAX: u64 = 2 << 20;
+/// Before the rate is known.
+pub(crate) const UNSENT_BYTES_FIRST: u32 = 128 << 10;
+
+/// How often the rate is asked for.
+const RATE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What a lane can run over.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {
+    /// Notes what the kernel knows of it, before something is written.
+    fn look(&self, _seen: &WireCounts) {}
+}
+
+impl ByteStream for TcpStream {
+    fn look(&self, seen: &WireCounts) {
+        seen.look_at(self);
+    }
+}
+
+impl ByteStream for DuplexStream {}
+
+impl<S: ByteStream> ByteStream for Counted<S> {}
+
+impl<S: ByteStream> ByteStream for TlsStream<Counted<S>> {}
 
 /// A lane's connection: TLS over a stream, counted between the two.
 pub type LaneStream<S = TcpStream> = TlsStream<Counted<S>>;
@@ -32,11 +60,28 @@ pub struct Counted<S> {
     counts: Arc<WireCounts>,
 }
 
-/// Bytes of one or several connections, without TCP's and IP's own.
+/// Bytes of one or several connections, without TCP's and IP's own, and of one connection its state.
 #[derive(Debug, Default)]
 pub struct WireCounts {
     sent: AtomicU64,
     received: AtomicU64,
+    /// Whether it had nothing left to send: one of the constants below.
+    dryness: AtomicU8,
+    rate: Mutex<Rate>,
+}
+
+const UNASKED: u8 = 0;
+const ASKED: u8 = 1;
+const DRY: u8 = 2;
+const WET: u8 = 3;
+
+/// What a connection's kernel said of its rate.
+#[derive(Debug)]
+struct Rate {
+    asked_at: Option<Instant>,
+    info: Option<TcpInfo>,
+    /// The bound that its socket has.
+    unsent_bytes_max: u32,
 }
 
 impl<S> Counted<S> {
@@ -70,10 +115,76 @@ impl WireCounts {
         self.received.load(Ordering::Relaxed)
     }
 
+    /// Wants to know whether the next write finds nothing left to send.
+    pub(crate) fn ask(&self) {
+        self.dryness.store(ASKED, Ordering::Relaxed);
+    }
+
+    /// Whether it did. `None` if nobody knows.
+    pub(crate) fn was_dry(&self) -> Option<bool> {
+        match self.dryness.load(Ordering::Relaxed) {
+            DRY => Some(true),
+            WET => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Looks at a connection that is about to be written to.
+    fn look_at(&self, tcp: &TcpStream) {
+        if self.dryness.load(Ordering::Relaxed) != ASKED {
+            return;
+        }
+        let dryness = match socket::unsent_bytes(tcp) {
+            Some(0) => DRY,
+            Some(_) => WET,
+            None => UNASKED,
+        };
+        self.dryness.store(dryness, Ordering::Relaxed);
+        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.look_at(tcp);
+    }
+
     /// Adds what `other` counted.
     pub fn add(&self, other: &WireCounts) {
         self.sent.fetch_add(other.sent(), Ordering::Relaxed);
         self.received.fetch_add(other.received(), Ordering::Relaxed);
+    }
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self {
+            asked_at: None,
+            info: None,
+            unsent_bytes_max: UNSENT_BYTES_FIRST,
+        }
+    }
+}
+
+impl Rate {
+    /// Lets its socket hold what fits its rate.
+    fn look_at(&mut self, tcp: &TcpStream) {
+        let now = Instant::now();
+        if self
+            .asked_at
+            .is_some_and(|at| now.duration_since(at) < RATE_INTERVAL)
+        {
+            return;
+        }
+        self.asked_at = Some(now);
+        let Some(info) = socket::tcp_info(tcp) else {
+            return;
+        };
+        self.info = Some(info);
+        let bytes = info.delivery_rate as f64 * UNSENT_TIME.as_secs_f64();
+        let bytes = (bytes as u64).clamp(UNSENT_BYTES_MIN, UNSENT_BYTES_MAX) as u32;
+        let before = self.unsent_bytes_max;
+        // The rate of a connection that had nothing to send says only that the path takes as much. A small change
+        // is not worth a system call.
+        if bytes > before + before / 8 || bytes < before - before / 8 && !info.is_app_limited {
+            self.unsent_bytes_max = bytes;
+            socket::bound_unsent(tcp, bytes);
+        }
     }
 }
 
@@ -91,12 +202,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+impl<S: ByteStream> AsyncWrite for Counted<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.inner.look(&self.counts);
         let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
         self.counts
             .sent
@@ -109,6 +221,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.inner.look(&self.counts);
         let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(context, slices))?;
         self.counts
             .sent

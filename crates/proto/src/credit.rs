@@ -305,6 +305,11 @@ impl SendWindow {
         }
     }
 
+    /// Whether writers wait for readers that have taken something of late.
+    pub(crate) fn holds_up_writers(&self) -> bool {
+        !self.waiting.proven.is_empty()
+    }
+
     /// A flow's writer waits until it may write more.
     pub(crate) fn wait(&mut self, id: FlowId, credit: &mut SendCredit) {
         self.stop_waiting(id, credit);

@@ -1,12 +1,15 @@
 //! Effort: how hard a sender tries, between the encoder's speed and the link's.
 //!
 //! A slow link gets all the effort, a saturated processor sheds it (EndRE, section 5.1,
-//! adapts p to the server's load; ours adapts zstd's level as well). The caller reports
-//! for each write how long the processor worked and how long the link kept it waiting; the
-//! balance of the two decides whether to climb or descend the ladder.
+//! adapts p to the server's load; ours adapts zstd's level as well).
 //!
-//! What is shed too soon costs a few bytes, what is shed too late costs time: so a short press
-//! of the processor is enough to descend, and climbing takes a long one of the link.
+//! The link is *hungry* while the processor works on a write and the lane's socket has nothing left to send. All
+//! other time in which there is something to send is *rest*: the socket is full, or the receiver is. Each has a
+//! score that the other lowers (Page's cumulative sum, 1954). The score of hunger sheds a rung. The score of rest
+//! climbs, at once to the highest rung that the encoder has time for, since each change ends a zstd frame and its
+//! history. What a rung costs is measured while it is used, and guessed from the one below before that.
+//!
+//! The time of all lanes is counted on one clock: lanes share the processor and the way to the peer.
 
 use core::time::Duration;
 
@@ -34,19 +37,24 @@ pub(crate) const LADDER: [Effort; 7] = [
     Effort::new(32, 12),
 ];
 
-/// Where `auto` begins.
+/// Where `auto` begins, if nothing is known of the peer.
 const FIRST_RUNG: usize = 3;
 
-/// How often the balance is looked at, at most.
-const INTERVAL: Duration = Duration::from_millis(10);
+/// What a rung costs over the one below, before it was tried.
+const COST_RATIOS: [f64; LADDER.len() - 1] = [1.15, 1.1, 1.5, 1.9, 1.4, 2.1];
 
-/// How long the processor has to be what takes the time before a rung is shed; half as long for
-/// the next one. Socket buffers that have room hide a slow link for less than that.
+/// How long the link has to be hungry before a rung is shed, at least. A round trip, if that is longer: so long the
+/// transport's window may be what leaves a socket empty.
 const SHED_AFTER: Duration = Duration::from_millis(40);
 
-/// How long the link has to be before one is climbed: a changed level ends a zstd frame and its
-/// history, so rungs are not climbed at whim.
-const CLIMB_AFTER: Duration = Duration::from_millis(500);
+/// How long it has to rest before one is climbed.
+const CLIMB_AFTER: Duration = Duration::from_millis(100);
+
+/// The share of the time between bytes that the encoder may take on a rung that is climbed to.
+const ENCODER_SHARE: f64 = 0.7;
+
+/// A rung's cost is an average over about so many plain bytes.
+const COST_BYTES: f64 = 512.0 * 1024.0;
 
 names! {
     /// How the effort is chosen.
@@ -76,17 +84,33 @@ names! {
     }
 }
 
+/// One write of a lane, as its task saw it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// How long the encoder took.
+    pub encoding: Duration,
+    /// How long the processor worked, encoding included.
+    pub working: Duration,
+    /// How long the transport kept it waiting after that.
+    pub waiting: Duration,
+    /// Whether the transport had nothing left to send before it got these bytes.
+    pub was_dry: bool,
+}
+
 /// Chooses the rung.
 #[derive(Debug)]
 pub(crate) struct EffortControl {
     mode: EffortMode,
     rung: usize,
     reason: EffortReason,
-    interval_began: Moment,
-    working: Duration,
-    waiting: Duration,
-    /// For how long `reason` has been the same.
-    pressed: Duration,
+    /// Up to when time was counted.
+    counted_until: Moment,
+    hunger: Duration,
+    rest: Duration,
+    /// Plain bytes since `rest` began.
+    rest_bytes: u64,
+    /// Seconds of encoding for a plain byte, on rungs that were tried.
+    costs: [Option<f64>; LADDER.len()],
 }
 
 impl Effort {
@@ -105,20 +129,29 @@ impl Effort {
 }
 
 impl EffortControl {
-    pub(crate) fn new(mode: EffortMode) -> Self {
+    /// Begins on `rung`, or where `auto` begins.
+    pub(crate) fn new(mode: EffortMode, rung: Option<usize>) -> Self {
         let (rung, reason) = match mode {
-            EffortMode::Auto => (FIRST_RUNG, EffortReason::Start),
+            EffortMode::Auto => (
+                rung.unwrap_or(FIRST_RUNG).min(LADDER.len() - 1),
+                EffortReason::Start,
+            ),
             EffortMode::Max => (LADDER.len() - 1, EffortReason::Pinned),
         };
         Self {
             mode,
             rung,
             reason,
-            interval_began: Moment::default(),
-            working: Duration::ZERO,
-            waiting: Duration::ZERO,
-            pressed: Duration::ZERO,
+            counted_until: Moment::default(),
+            hunger: Duration::ZERO,
+            rest: Duration::ZERO,
+            rest_bytes: 0,
+            costs: [None; LADDER.len()],
         }
+    }
+
+    pub(crate) fn rung(&self) -> usize {
+        self.rung
     }
 
     pub(crate) fn effort(&self) -> Effort {
@@ -134,59 +167,101 @@ impl EffortControl {
         self.reason == EffortReason::ProcessorIsBusy
     }
 
-    /// Takes one write's times; says the new effort if it changed.
-    pub(crate) fn observe(
+    /// A write of `plain_bytes` has just ended. Says the new effort if it changed.
+    pub(crate) fn wrote(
         &mut self,
         now: Moment,
-        working: Duration,
-        waiting: Duration,
+        written: Written,
+        plain_bytes: usize,
+        round_trip: Duration,
     ) -> Option<Effort> {
+        if plain_bytes > 0 {
+            let cost = written.encoding.as_secs_f64() / plain_bytes as f64;
+            let weight = (plain_bytes as f64 / COST_BYTES).min(1.0);
+            let known = &mut self.costs[self.rung];
+            *known = Some(known.map_or(cost, |known| known + (cost - known) * weight));
+            self.rest_bytes += plain_bytes as u64;
+        }
+        let took = written.working + written.waiting;
+        let counted = self.count(now, took);
+        // It worked first: what another write covers already is work.
+        let waiting = written.waiting.min(counted);
+        if written.was_dry {
+            let hungry = counted - waiting;
+            self.hunger += hungry;
+            self.rest = self.rest.saturating_sub(2 * hungry);
+            self.rested(waiting);
+        } else {
+            self.rested(counted);
+        }
+        self.judge(round_trip)
+    }
+
+    /// There was something to send in the last `time`, and nothing could be written: the receiver is slow.
+    pub(crate) fn held_up(
+        &mut self,
+        now: Moment,
+        time: Duration,
+        round_trip: Duration,
+    ) -> Option<Effort> {
+        let counted = self.count(now, time);
+        self.rested(counted);
+        self.judge(round_trip)
+    }
+
+    /// How much of the last `time` was not counted before. Time between is idle: a link that is hungry now and then
+    /// is not short of anything.
+    fn count(&mut self, now: Moment, time: Duration) -> Duration {
+        let passed = now.since(self.counted_until);
+        self.counted_until = self.counted_until.max(now);
+        let idle = passed.saturating_sub(time);
+        self.hunger = self.hunger.saturating_sub(idle);
+        passed.min(time)
+    }
+
+    fn rested(&mut self, time: Duration) {
+        self.rest += time;
+        self.hunger = self.hunger.saturating_sub(time);
+    }
+
+    fn judge(&mut self, round_trip: Duration) -> Option<Effort> {
         if self.mode == EffortMode::Max {
             return None;
         }
-        self.working += working;
-        self.waiting += waiting;
-        let interval = now.since(self.interval_began);
-        if interval < INTERVAL {
+        let rung = if self.hunger >= SHED_AFTER.max(round_trip) {
+            self.reason = EffortReason::ProcessorIsBusy;
+            self.rung.saturating_sub(1)
+        } else if self.rest >= CLIMB_AFTER {
+            let rung = self.highest_affordable();
+            self.reason = if rung > self.rung || rung == LADDER.len() - 1 {
+                EffortReason::LinkIsSlow
+            } else {
+                EffortReason::Balanced
+            };
+            rung
+        } else {
             return None;
-        }
-        let reason = self.judge(interval);
-        (self.working, self.waiting, self.interval_began) = (Duration::ZERO, Duration::ZERO, now);
-        if reason != self.reason {
-            self.pressed = Duration::ZERO;
-        }
-        self.reason = reason;
-        self.pressed += interval;
-        let rung = match reason {
-            EffortReason::ProcessorIsBusy if self.pressed >= SHED_AFTER => {
-                self.rung.saturating_sub(1)
-            }
-            EffortReason::LinkIsSlow if self.pressed >= CLIMB_AFTER => {
-                (self.rung + 1).min(LADDER.len() - 1)
-            }
-            _ => return None,
         };
-        self.pressed = match reason {
-            EffortReason::ProcessorIsBusy => SHED_AFTER / 2,
-            _ => Duration::ZERO,
-        };
-        if rung == self.rung {
-            return None;
+        if self.reason == EffortReason::ProcessorIsBusy {
+            self.hunger = Duration::ZERO;
         }
-        self.rung = rung;
-        Some(self.effort())
+        (self.rest, self.rest_bytes) = (Duration::ZERO, 0);
+        (core::mem::replace(&mut self.rung, rung) != rung).then(|| self.effort())
     }
 
-    /// What took the time. An idle link is neither slow nor busy.
-    fn judge(&self, interval: Duration) -> EffortReason {
-        let (working, waiting) = (self.working, self.waiting);
-        if waiting > 2 * working && working < interval / 3 && waiting > interval / 4 {
-            EffortReason::LinkIsSlow
-        } else if working > 2 * waiting && working > interval / 2 {
-            EffortReason::ProcessorIsBusy
-        } else {
-            EffortReason::Balanced
+    /// The highest rung for which the encoder has time, this one at least.
+    fn highest_affordable(&self) -> usize {
+        let per_byte = self.rest.as_secs_f64() / self.rest_bytes as f64;
+        let mut cost = self.costs[self.rung].unwrap_or(0.0);
+        let mut rung = self.rung;
+        while rung + 1 < LADDER.len() {
+            cost = self.costs[rung + 1].unwrap_or(cost * COST_RATIOS[rung]);
+            if cost > ENCODER_SHARE * per_byte {
+                break;
+            }
+            rung += 1;
         }
+        rung
     }
 }
 
@@ -194,75 +269,141 @@ impl EffortControl {
 mod tests {
     use super::*;
 
-    fn run(working_ms: u64, waiting_ms: u64, writes: u32) -> (Effort, EffortReason) {
-        let mut control = EffortControl::new(EffortMode::Auto);
-        let mut now = Moment::default();
+    const TOP: Effort = LADDER[LADDER.len() - 1];
+    const PIECE: usize = 64 << 10;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Writes of 64 KiB, each of which takes `encoding` on the first rung and as much more on others as is guessed
+    /// for rungs that were not tried.
+    fn run(
+        control: &mut EffortControl,
+        encoding: Duration,
+        waiting: Duration,
+        was_dry: bool,
+        writes: u32,
+    ) {
+        let mut now = control.counted_until;
         for _ in 0..writes {
-            let (working, waiting) = (
-                Duration::from_millis(working_ms),
-                Duration::from_millis(waiting_ms),
-            );
-            now = now + working + waiting;
-            control.observe(now, working, waiting);
+            let cost: f64 = COST_RATIOS[..control.rung].iter().product();
+            let encoding = encoding.mul_f64(cost);
+            now = now + encoding + waiting;
+            let written = Written {
+                encoding,
+                working: encoding,
+                waiting,
+                was_dry,
+            };
+            control.wrote(now, written, PIECE, Duration::ZERO);
         }
-        (control.effort(), control.reason())
+    }
+
+    fn auto() -> EffortControl {
+        EffortControl::new(EffortMode::Auto, None)
     }
 
     #[test]
-    fn a_slow_link_gets_all_the_effort() {
+    fn a_slow_link_gets_all_the_effort_at_once() {
+        let mut control = auto();
+        run(&mut control, ms(1), ms(99), false, 2);
         assert_eq!(
-            run(1, 49, 500),
-            (LADDER[LADDER.len() - 1], EffortReason::LinkIsSlow)
+            (control.effort(), control.reason()),
+            (TOP, EffortReason::LinkIsSlow)
         );
     }
 
     #[test]
-    fn a_busy_processor_sheds_it() {
-        assert_eq!(run(49, 1, 500), (LADDER[0], EffortReason::ProcessorIsBusy));
+    fn a_hungry_link_sheds_it() {
+        let mut control = auto();
+        run(&mut control, ms(1), ms(0), true, 500);
+        assert_eq!(control.effort(), LADDER[0]);
+        assert_eq!(control.reason(), EffortReason::ProcessorIsBusy);
     }
 
     #[test]
-    fn effort_is_shed_sooner_than_it_is_taken_up() {
-        let (kept, _) = run(1, 0, 39);
-        assert_eq!(kept, LADDER[FIRST_RUNG], "buffers may hide a slow link");
-        let (shed, _) = run(1, 0, 70);
-        assert_eq!(shed, LADDER[FIRST_RUNG - 2]);
-        let (climbed, _) = run(0, 1, 499);
-        assert_eq!(climbed, LADDER[FIRST_RUNG], "not within half a second");
+    fn work_ahead_of_a_full_socket_is_no_hunger() {
+        let mut control = auto();
+        run(&mut control, ms(1), ms(0), false, 500);
+        assert!(control.rung() >= FIRST_RUNG);
     }
 
     #[test]
-    fn writes_that_take_seconds_on_a_very_slow_link_count() {
-        let (effort, reason) = run(1, 5_000, 4);
-        assert_eq!(
-            (effort, reason),
-            (LADDER[LADDER.len() - 1], EffortReason::LinkIsSlow)
-        );
+    fn it_climbs_no_further_than_the_encoder_has_time_for() {
+        let mut control = auto();
+        // 1 ms on the first rung is 1.9 on this one, and 7.6 on the third above.
+        run(&mut control, ms(1), ms(4), false, 200);
+        assert_eq!(control.rung(), 4);
+        assert_eq!(control.reason(), EffortReason::Balanced);
     }
 
     #[test]
-    fn an_idle_link_stays_where_it_is() {
-        let mut control = EffortControl::new(EffortMode::Auto);
+    fn a_burst_of_less_than_a_round_trip_sheds_nothing() {
+        let mut control = auto();
+        let written = Written {
+            encoding: ms(10),
+            working: ms(10),
+            waiting: ms(0),
+            was_dry: true,
+        };
+        for burst in 0..100 {
+            for write in 0..9 {
+                let now = Moment(ms(burst * 1_000 + write * 10 + 10));
+                assert_eq!(control.wrote(now, written, PIECE, ms(100)), None);
+            }
+            // The receiver's credit comes a round trip later.
+            let now = Moment(ms(burst * 1_000 + 190));
+            control.held_up(now, ms(100), ms(100));
+        }
+        assert!(control.rung() >= FIRST_RUNG);
+    }
+
+    #[test]
+    fn what_two_lanes_do_at_the_same_time_counts_once() {
+        let mut control = auto();
+        let written = Written {
+            encoding: ms(0),
+            working: ms(0),
+            waiting: ms(30),
+            was_dry: false,
+        };
+        for lane in 0..3 {
+            control.wrote(Moment(ms(30)), written, PIECE, ms(0));
+            assert_eq!(control.rest, ms(30), "lane {lane}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_is_used_now_and_then_stays_where_it_is() {
+        let mut control = auto();
         for second in 0..100 {
             let now = Moment(Duration::from_secs(second));
-            let (working, waiting) = (Duration::from_millis(5), Duration::from_millis(50));
-            assert_eq!(control.observe(now, working, waiting), None);
+            let written = Written {
+                encoding: ms(5),
+                working: ms(5),
+                waiting: ms(0),
+                was_dry: true,
+            };
+            assert_eq!(control.wrote(now, written, 100, ms(1)), None);
         }
     }
 
     #[test]
-    fn balance_stays() {
-        assert_eq!(run(20, 20, 500).0, LADDER[FIRST_RUNG]);
+    fn a_peer_that_is_known_begins_where_it_was() {
+        for rung in 0..LADDER.len() {
+            assert_eq!(
+                EffortControl::new(EffortMode::Auto, Some(rung)).rung(),
+                rung
+            );
+        }
+        assert_eq!(EffortControl::new(EffortMode::Auto, Some(99)).effort(), TOP);
     }
 
     #[test]
     fn a_pinned_effort_stays() {
-        let mut control = EffortControl::new(EffortMode::Max);
-        let second = Duration::from_secs(1);
-        assert_eq!(
-            control.observe(Moment(second), second, Duration::ZERO),
-            None
-        );
-        assert_eq!(control.effort(), LADDER[LADDER.len() - 1]);
+        let mut control = EffortControl::new(EffortMode::Max, Some(0));
+        run(&mut control, ms(10), ms(0), true, 500);
+        assert_eq!(control.effort(), TOP);
     }
 }

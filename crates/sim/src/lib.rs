@@ -23,6 +23,7 @@
 mod application;
 mod content;
 mod counters;
+pub mod efforts;
 mod failure;
 mod kinds;
 mod ledger;

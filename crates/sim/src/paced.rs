@@ -8,6 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
+    effort::Written,
     hello::Hello,
     link::LinkStatus,
     predictions::history::{Found, HistoryRequest, Wanted},
@@ -28,7 +29,26 @@ pub struct Way {
     pub round_trip: Duration,
     /// Bytes that a transport takes before it waits for the link.
     pub unsent_bytes: u64,
+    /// What encoding takes. Without it no time, and links send what they encode.
+    pub encoder: Option<Encoder>,
 }
+
+/// A pretended encoder, for links in mode `off`: what each rung of the effort costs and saves.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoder {
+    /// Seconds for a plain byte.
+    pub cost: [f64; RUNGS],
+    /// Link bytes for a plain byte.
+    pub ratio: [f64; RUNGS],
+    /// Plain bytes that are encoded as if nothing were known, after a change of the rung.
+    pub forgotten_bytes: f64,
+}
+
+/// What is longer has blocks, where an encoder is pretended.
+const CONTROL_BYTES_MAX: usize = 4096;
+
+/// Rungs of the effort.
+pub const RUNGS: usize = 7;
 
 /// Two ends, joined by one lane over a [`Way`].
 pub struct PacedPair<H> {
@@ -54,6 +74,12 @@ struct Pipe {
     /// What is on its way, by when it arrives.
     carried: VecDeque<(Moment, Vec<u8>)>,
     wants: bool,
+    /// The last write: when its encoding ended, how long that took, and whether nothing was left to send then.
+    written: Option<(Moment, Duration, bool)>,
+    /// The link's rung at its last write.
+    rung: usize,
+    /// Link bytes so far.
+    link_bytes: f64,
 }
 
 impl Pipe {
@@ -63,19 +89,67 @@ impl Pipe {
             busy_until: Moment::default(),
             carried: VecDeque::new(),
             wants: true,
+            written: None,
+            rung: 0,
+            link_bytes: 0.0,
         }
     }
 
     fn takes_at(&self) -> Moment {
         let unsent = Duration::from_secs_f64(self.way.unsent_bytes as f64 / self.way.bytes_per_s);
-        Moment(self.busy_until.0.saturating_sub(unsent))
+        let socket_at = Moment(self.busy_until.0.saturating_sub(unsent));
+        self.written.map_or(socket_at, |(at, ..)| socket_at.max(at))
     }
 
-    fn send(&mut self, now: Moment, bytes: Vec<u8>) {
-        let took = Duration::from_secs_f64(bytes.len() as f64 / self.way.bytes_per_s);
-        self.busy_until = self.busy_until.max(now) + took;
-        self.carried
-            .push_back((self.busy_until + self.way.round_trip / 2, bytes));
+    /// Sends what `link` has, if this takes it now. Says whether there was anything.
+    fn send_from(&mut self, now: Moment, link: &mut Link, lane: LaneId) -> bool {
+        if let Some((encoded_at, working, was_dry)) = self.written.take() {
+            let written = Written {
+                encoding: working,
+                working,
+                waiting: now.since(encoded_at),
+                was_dry,
+            };
+            link.transmitted(now, lane, written);
+        }
+        let mut bytes = Vec::new();
+        link.poll_transmit(now, lane, &mut bytes);
+        self.wants = !bytes.is_empty();
+        if self.wants {
+            let (working, link_bytes) = self.encode(link, bytes.len());
+            let at = now + working;
+            self.written = Some((at, working, self.busy_until <= at));
+            self.link_bytes += link_bytes;
+            let took = Duration::from_secs_f64(link_bytes / self.way.bytes_per_s);
+            self.busy_until = self.busy_until.max(at) + took;
+            let arrives = self.busy_until + self.way.round_trip / 2;
+            self.carried.push_back((arrives, bytes));
+        }
+        self.wants
+    }
+
+    /// How long it took to encode the last `bytes`, and how many went over the link.
+    fn encode(&mut self, link: &Link, bytes: usize) -> (Duration, f64) {
+        let Some(encoder) = self.way.encoder else {
+            return (Duration::ZERO, bytes as f64);
+        };
+        // Frames around blocks are next to nothing, and control is short.
+        let plain = if bytes > CONTROL_BYTES_MAX {
+            bytes as f64
+        } else {
+            0.0
+        };
+        let rung = link.effort_rung();
+        let forgotten = match core::mem::replace(&mut self.rung, rung) == rung {
+            true => 0.0,
+            false => encoder.forgotten_bytes.min(plain),
+        };
+        let ratio = encoder.ratio[rung];
+        let link_bytes = bytes as f64 - plain + plain * ratio + forgotten * (1.0 - ratio);
+        (
+            Duration::from_secs_f64(plain * encoder.cost[rung]),
+            link_bytes,
+        )
     }
 
     fn next_event(&self) -> Option<Moment> {
@@ -128,6 +202,11 @@ impl<H: History> PacedPair<H> {
     /// The far end's status.
     pub fn far_status(&self) -> LinkStatus {
         self.far.status(self.now)
+    }
+
+    /// Bytes that went from the far end to the near one.
+    pub fn link_bytes(&self) -> f64 {
+        self.down.link_bytes
     }
 
     /// Bytes of the last fetch that had come when so much of its time was over.
@@ -235,14 +314,7 @@ impl<H: History> PacedPair<H> {
                 (&mut self.far, &mut self.down),
             ] {
                 while pipe.wants && pipe.takes_at() <= self.now {
-                    let mut bytes = Vec::new();
-                    link.poll_transmit(self.now, self.lane, &mut bytes);
-                    link.transmitted(self.now, self.lane, Duration::ZERO, Duration::ZERO);
-                    pipe.wants = !bytes.is_empty();
-                    if pipe.wants {
-                        idle = false;
-                        pipe.send(self.now, bytes);
-                    }
+                    idle &= !pipe.send_from(self.now, link, self.lane);
                 }
             }
             if idle {

@@ -51,6 +51,8 @@ pub(super) struct Lane {
     pub(super) strands: BTreeMap<FlowId, Strand>,
     /// Whether its transport still takes what was last given to it.
     pub(super) is_writing: bool,
+    /// Plain bytes in what is being written.
+    pub(super) plain_bytes: usize,
     /// Whether [`Event::Transmit`] was said and not yet followed.
     pub(super) transmit_said: bool,
     pub(super) acked_blocks: u64,

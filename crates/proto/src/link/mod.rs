@@ -96,6 +96,8 @@ pub struct LinkConfig {
     pub backend: Backend,
     /// How effort is chosen.
     pub effort: EffortMode,
+    /// The rung of the ladder that the last link to this peer ended on.
+    pub first_rung: Option<usize>,
     /// Most flows at once.
     pub flows_max: usize,
     /// The option that sets this bound, for the words of a refusal.
@@ -156,6 +158,8 @@ pub struct Link {
     /// Flows that are to be looked at again.
     wake_ups: Vec<(Moment, FlowId)>,
     effort: EffortControl,
+    /// Since when writers wait for readers, and no lane is written to.
+    held_up_since: Option<Moment>,
     round_trip: Option<Duration>,
     /// When loss last held up a lane; forgotten after a while.
     loss_seen_at: Option<Moment>,
@@ -253,6 +257,7 @@ impl LinkConfig {
             chunk_hasher: ChunkHasher::default(),
             backend: Backend::best(),
             effort: EffortMode::default(),
+            first_rung: None,
             flows_max: FLOWS_MAX,
             flows_max_option: "a bound of the protocol",
             lanes_max: LANES_MAX,
@@ -323,7 +328,8 @@ impl Link {
             counts_confirmations: false,
             offers_kept: 0,
             wake_ups: Vec::new(),
-            effort: EffortControl::new(config.effort),
+            effort: EffortControl::new(config.effort, config.first_rung),
+            held_up_since: None,
             config,
             round_trip: None,
             loss_seen_at: None,
@@ -358,6 +364,12 @@ impl Link {
     #[must_use]
     pub fn fault(&self) -> Option<LinkFault> {
         self.fault
+    }
+
+    /// The rung of the ladder that this end's sender stands on: where the next link to the same peer may begin.
+    #[must_use]
+    pub fn effort_rung(&self) -> usize {
+        self.effort.rung()
     }
 
     fn smoothed_round_trip(&self) -> Duration {

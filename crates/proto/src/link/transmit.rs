@@ -1,12 +1,10 @@
 //! What goes out on a lane: control before data, short flows before long ones, each in
 //! turn.
 
-use core::time::Duration;
-
 use super::{Caches, Event, Link, WindowWait, keys_where, lanes::Lane};
 use crate::{
     counters::{Count, LayerCounters},
-    effort::Effort,
+    effort::{Effort, Written},
     flow::{Flow, SendHalf, Verdict, strand_on},
     frame::{FlowId, Frame, LaneId, LaneList, end_check},
     limits::{BLOCK_BYTES_MAX, CONTROL_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
@@ -66,24 +64,45 @@ impl Link {
             state.sent_bytes += sent;
             state.is_writing = sent > 0;
         }
+        let is_writing = self.lanes.values().any(|lane| lane.is_writing);
+        self.look_at_held_up(now, !is_writing && self.send_window.holds_up_writers());
         // What is left waits for this lane now. Others may have looked before it was busy.
         self.offer_to_idle_lane(lane);
     }
 
-    /// Reports for what [`poll_transmit`](Self::poll_transmit) gave how long the processor
-    /// worked, encoding included, and how long the transport kept it waiting: what effort is
-    /// judged by.
-    pub fn transmitted(&mut self, now: Moment, lane: LaneId, working: Duration, waiting: Duration) {
-        if let Some(Effort {
-            period_bytes: _,
-            level,
-        }) = self.effort.observe(now, working, waiting)
-            && let Some(caches) = &mut self.caches
-        {
-            caches.sender.set_level(level);
+    /// Reports that the transport took what [`poll_transmit`](Self::poll_transmit) gave, and how: effort is judged
+    /// by it.
+    pub fn transmitted(&mut self, now: Moment, lane: LaneId, written: Written) {
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        state.is_writing = false;
+        let plain_bytes = core::mem::take(&mut state.plain_bytes);
+        let round_trip = self.smoothed_round_trip();
+        let effort = self.effort.wrote(now, written, plain_bytes, round_trip);
+        self.make(effort);
+    }
+
+    /// Counts the time in which writers waited for the receiver, and no lane had anything to send.
+    fn look_at_held_up(&mut self, now: Moment, is_held_up: bool) {
+        let since = match is_held_up {
+            true => {
+                self.held_up_since.get_or_insert(now);
+                return;
+            }
+            false => self.held_up_since.take(),
+        };
+        if let Some(since) = since {
+            let round_trip = self.smoothed_round_trip();
+            let effort = self.effort.held_up(now, now.since(since), round_trip);
+            self.make(effort);
         }
-        if let Some(state) = self.lanes.get_mut(&lane) {
-            state.is_writing = false;
+    }
+
+    /// Makes another effort from here on.
+    fn make(&mut self, effort: Option<Effort>) {
+        if let (Some(effort), Some(caches)) = (effort, &mut self.caches) {
+            caches.sender.set_level(effort.level);
         }
     }
 
@@ -465,6 +484,9 @@ impl Link {
         flow.send.pending.take(len);
         flow.send.lane = lane;
         self.pending_bytes -= len;
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.plain_bytes += len;
+        }
         flow.send.counters.add(&counted);
         if let (Some(at), TrafficClass::FullEntropy) = (sent.at, class) {
             let unproven_bytes = len as u64 - counted.region_bytes;

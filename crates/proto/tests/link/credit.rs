@@ -6,6 +6,7 @@ use std::{collections::VecDeque, time::Duration};
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
     Event, Fault, FlowId, LaneFault, LaneId, Link, LinkConfig, Mode, Moment, Role, Violation,
+    effort::Written,
     frame::Frame,
     hello::Hello,
     limits::{CREDIT_FLOOR_BYTES, WINDOW_BYTES_MAX},
@@ -191,8 +192,7 @@ impl Way {
             }
             let mut bytes = Vec::new();
             self.near.poll_transmit(self.now, LANE, &mut bytes);
-            self.near
-                .transmitted(self.now, LANE, Duration::ZERO, Duration::ZERO);
+            self.near.transmitted(self.now, LANE, Written::default());
             if bytes.is_empty() {
                 break;
             }
@@ -206,8 +206,7 @@ impl Way {
         loop {
             let before = bytes.len();
             self.far.poll_transmit(self.now, LANE, &mut bytes);
-            self.far
-                .transmitted(self.now, LANE, Duration::ZERO, Duration::ZERO);
+            self.far.transmitted(self.now, LANE, Written::default());
             if bytes.len() == before {
                 break;
             }
@@ -423,8 +422,7 @@ fn blocks_beyond_the_window_are_refused() {
         pair.near.write(flow, PIECE);
         let mut bytes = Vec::new();
         pair.near.poll_transmit(pair.now, LANE, &mut bytes);
-        pair.near
-            .transmitted(pair.now, LANE, Duration::ZERO, Duration::ZERO);
+        pair.near.transmitted(pair.now, LANE, Written::default());
         assert!(!bytes.is_empty(), "the far end takes all");
         if let Err(fault) = pair.far.receive(pair.now, LANE, &bytes) {
             break fault;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use refrain_proto::{Event, FlowId, LaneFault, LaneId, ResetReason};
+use refrain_proto::{Event, FlowId, LaneFault, LaneId, ResetReason, effort::Written};
 
 use crate::pair::{Pair, noise, take_all, transmit};
 
@@ -20,8 +20,7 @@ fn two_flows_and_loss(pair: &mut Pair) -> ([FlowId; 2], LaneId) {
         pair.far.receive(pair.now, home, first).expect("no fault");
         pair.now = pair.now + Duration::from_millis(pause);
         pair.far.receive(pair.now, home, rest).expect("no fault");
-        pair.near
-            .transmitted(pair.now, home, Duration::ZERO, Duration::ZERO);
+        pair.near.transmitted(pair.now, home, Written::default());
     }
     pair.settle();
     assert!(pair.near_events.contains(&Event::WantLanes));

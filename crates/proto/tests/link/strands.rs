@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
-    Event, FlowId, LaneFault, LaneId, Link, LinkConfig, Moment, ResetReason, Role, frame::Frame,
-    hello::Hello, limits::CREDIT_FLOOR_BYTES,
+    Event, FlowId, LaneFault, LaneId, Link, LinkConfig, Moment, ResetReason, Role, effort::Written,
+    frame::Frame, hello::Hello, limits::CREDIT_FLOOR_BYTES,
 };
 
 use crate::pair::take_all;
@@ -113,7 +113,7 @@ fn transmit(link: &mut Link, now: Moment, lane: LaneId) -> Vec<u8> {
 /// Carries what `from` has to say on `lane`; says whether that was nothing.
 fn carry(from: &mut Link, to: &mut Link, now: Moment, lane: LaneId) -> bool {
     let bytes = transmit(from, now, lane);
-    from.transmitted(now, lane, Duration::ZERO, Duration::ZERO);
+    from.transmitted(now, lane, Written::default());
     to.receive(now, lane, &bytes).expect("no fault");
     bytes.is_empty()
 }

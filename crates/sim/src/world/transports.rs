@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use refrain_proto::{LaneFault, LaneId, hello::Hello};
+use refrain_proto::{LaneFault, LaneId, effort::Written, hello::Hello};
 
 use super::{Step, World, flows::Wish};
 use crate::{End, Failure, Kind, transport::Transport};
@@ -131,7 +131,13 @@ impl World {
             return Ok(());
         }
         if let Some(side) = self.link_side(end, link) {
-            side.link.transmitted(now, lane, encoding, took);
+            let written = Written {
+                encoding,
+                working: encoding,
+                waiting: took,
+                was_dry: took.is_zero(),
+            };
+            side.link.transmitted(now, lane, written);
         }
         self.pump(end, link, lane);
         self.settle(end, link)

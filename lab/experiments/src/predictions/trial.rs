@@ -189,6 +189,7 @@ impl Trial {
             bytes_per_s: MBIT * 125_000.0,
             round_trip: Duration::from_millis(self.round_trip_ms.into()),
             unsent_bytes: UNSENT_BYTES,
+            encoder: None,
         };
         if self.is_fine {
             far.block_bytes_max = FINE_BLOCK_BYTES;

@@ -1,0 +1,132 @@
+//! What the kernel knows of a lane's connection: the gateway's one place with unsafe code.
+//!
+//! Linux alone says it; elsewhere, and for streams that are no TCP, there is no answer.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+/// A TCP connection as its kernel sees it (`struct tcp_info` of `linux/tcp.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TcpInfo {
+    /// Segments that were sent again.
+    pub retransmitted: u32,
+    /// Bytes a second that the peer acknowledged of late, of the most that were seen for a round trip.
+    pub delivery_rate: u64,
+    /// Whether that is less than the path takes, since there was nothing more to send.
+    pub is_app_limited: bool,
+}
+
+/// Bytes that the connection has not sent for the first time.
+#[cfg(target_os = "linux")]
+pub(crate) fn unsent_bytes(socket: &impl AsFd) -> Option<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open while it is borrowed, and SIOCOUTQNSD writes one int.
+    let result = unsafe {
+        libc::ioctl(
+            socket.as_fd().as_raw_fd(),
+            libc::SIOCOUTQNSD,
+            &raw mut bytes,
+        )
+    };
+    (result == 0).then(|| u32::try_from(bytes).ok()).flatten()
+}
+
+/// The connection's state.
+#[cfg(target_os = "linux")]
+pub(crate) fn tcp_info(socket: &impl AsFd) -> Option<TcpInfo> {
+    let mut bytes = [0_u8; 256];
+    let mut len = bytes.len() as libc::socklen_t;
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel writes at most `len` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            bytes.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    (result == 0).then(|| TcpInfo::read(&bytes[..len as usize]))?
+}
+
+/// Bounds the bytes that the connection takes and has not sent. It may be gone already.
+#[cfg(target_os = "linux")]
+pub(crate) fn bound_unsent(socket: &impl AsFd, bytes: u32) {
+    let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes);
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn bound_unsent(_socket: &impl AsFd, _bytes: u32) {}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn unsent_bytes(_socket: &impl AsFd) -> Option<u32> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn tcp_info(_socket: &impl AsFd) -> Option<TcpInfo> {
+    None
+}
+
+impl TcpInfo {
+    /// `None` for a kernel that is too old to say all of it (before 4.9). Fields are only ever added at the end.
+    fn read(info: &[u8]) -> Option<Self> {
+        let word = |at: usize| info[at..].first_chunk().copied().map(u32::from_ne_bytes);
+        let delivery_rate = info.get(160..)?.first_chunk().copied()?;
+        Some(Self {
+            retransmitted: word(100)?,
+            delivery_rate: u64::from_ne_bytes(delivery_rate),
+            // A bit field behind two of four bits, which compilers place from the end that comes first.
+            is_app_limited: match cfg!(target_endian = "little") {
+                true => info[7] & 1 != 0,
+                false => info[7] & 0x80 != 0,
+            },
+        })
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::{
+        io::Write,
+        net::{TcpListener, TcpStream},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_does_not_read_leaves_bytes_unsent() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let mut near =
+            TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (far, _) = listener.accept().expect("it connects");
+        assert_eq!(unsent_bytes(&near), Some(0));
+        near.set_nonblocking(true).expect("a socket");
+        let mut written = 0;
+        while let Ok(more) = near.write(&[0; 1 << 20]) {
+            written += more;
+        }
+        let unsent = unsent_bytes(&near).expect("Linux says it");
+        assert!(
+            unsent > 0 && unsent as usize <= written,
+            "{unsent} of {written}"
+        );
+        let info = tcp_info(&near).expect("Linux says it");
+        assert_eq!(info.retransmitted, 0);
+        assert!(info.delivery_rate > 0, "{info:?}");
+        drop(far);
+    }
+
+    #[test]
+    fn a_descriptor_that_is_no_connection_has_no_answer() {
+        let file = std::fs::File::open("/proc/self/status").expect("a file");
+        assert_eq!((unsent_bytes(&file), tcp_info(&file)), (None, None));
+    }
+
+    #[test]
+    fn an_answer_of_an_older_kernel_is_none() {
+        for len in 0..168 {
+            assert_eq!(TcpInfo::read(&vec![0; len]), None, "{len} bytes");
+        }
+        assert!(TcpInfo::read(&[0; 168]).is_some());
+    }
+}
