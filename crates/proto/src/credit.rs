@@ -104,8 +104,8 @@ pub(crate) struct ReceiveCredit {
 pub(crate) struct ReceiveWindow {
     /// What this end can hold beyond floors.
     bytes: u64,
-    /// Whether the sender shares it out, by wire version 2.
-    is_shared: bool,
+    /// Whether the sender shares it out, by wire version 2, once that is known.
+    is_shared: Option<bool>,
     excess_bytes: u64,
     /// What flows of a sender that does not have got of it.
     lent_bytes: u64,
@@ -364,19 +364,19 @@ impl SendWindow {
 }
 
 impl ReceiveWindow {
-    /// A window of `bytes`, which the sender does not share out unless it says so.
+    /// A window of `bytes`, before the sender's hello.
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
             bytes,
-            is_shared: false,
+            is_shared: None,
             excess_bytes: 0,
             lent_bytes: 0,
         }
     }
 
-    /// The sender shares it out.
-    pub(crate) fn share(&mut self) {
-        self.is_shared = true;
+    /// The sender's hello says whether it shares it out.
+    pub(crate) fn is_shared(&mut self, is_shared: bool) {
+        self.is_shared = Some(is_shared);
     }
 }
 
@@ -398,7 +398,7 @@ impl ReceiveCredit {
 
     /// What OPEN or ACCEPT grants a new flow beyond its floor.
     pub(crate) fn lend(&mut self, window: &mut ReceiveWindow) -> u64 {
-        if window.is_shared {
+        if window.is_shared != Some(false) {
             return 0;
         }
         let loan = ((window.bytes - window.lent_bytes) / 32).min(LOAN_BYTES_MAX);
@@ -417,7 +417,11 @@ impl ReceiveCredit {
         let outstanding = self.received_bytes + bytes as u64 - self.reported_bytes;
         let after = outstanding.saturating_sub(self.floor_bytes);
         let excess_bytes = window.excess_bytes - before + after;
-        if excess_bytes > if window.is_shared { window.bytes } else { 0 } {
+        let most = match window.is_shared {
+            Some(true) => window.bytes,
+            _ => 0,
+        };
+        if excess_bytes > most {
             return Err(Violation::BlockBeyondCredit);
         }
         window.excess_bytes = excess_bytes;
@@ -475,8 +479,8 @@ impl ReceiveCredit {
         }
         window.excess_bytes = window.excess_bytes - before + self.excess();
         match window.is_shared {
-            true => taken_bytes,
-            false => news,
+            Some(true) => taken_bytes,
+            _ => news,
         }
     }
 }
@@ -510,7 +514,7 @@ mod tests {
             let mut send = SendWindow::default();
             send.share(WINDOW_BYTES);
             let mut receive = ReceiveWindow::new(WINDOW_BYTES);
-            receive.share();
+            receive.is_shared(true);
             let now = Moment::default();
             Self { now, send, receive }
         }

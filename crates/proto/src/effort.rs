@@ -332,8 +332,20 @@ mod tests {
     #[test]
     fn it_climbs_no_further_than_the_encoder_has_time_for() {
         let mut control = auto();
-        // 1 ms on the first rung is 1.9 on this one, and 7.6 on the third above.
-        run(&mut control, ms(1), ms(4), false, 200);
+        let mut now = Moment::default();
+        // The link takes 6 ms for a piece. The encoder takes 1.9 on this rung, 3.6 on the next, then 5.0.
+        for _ in 0..200 {
+            let cost: f64 = COST_RATIOS[..control.rung].iter().product();
+            let encoding = ms(1).mul_f64(cost);
+            now = now + ms(6);
+            let written = Written {
+                encoding,
+                working: encoding,
+                waiting: ms(6) - encoding,
+                was_dry: false,
+            };
+            control.wrote(now, written, PIECE, Duration::ZERO);
+        }
         assert_eq!(control.rung(), 4);
         assert_eq!(control.reason(), EffortReason::Balanced);
     }

@@ -83,7 +83,6 @@ pub enum Violation {
     AnswersNotRead,
     BlockAfterEnd,
     BlockAtWrongOffset,
-    BlockBeforeHello,
     BlockBeyondCredit,
     BlockForMissingLog,
     BlockOnClosedLane,

@@ -114,8 +114,7 @@ impl Link {
         let state = self.lanes.get(&lane)?;
         // On a slow link all that leaves at once may be a short block.
         let ahead_max = CONFIRMED_AHEAD_BYTES.min(self.config.block_bytes_max / 2);
-        let caches = self.caches.as_ref();
-        let is_full = !caches.is_some_and(|caches| caches.sender.has_room_for_a_block());
+        let is_full = !self.caches.sender.has_room_for_a_block();
         if !state.is_up || is_full || state.control.len() >= ahead_max || self.is_lossy() {
             return None;
         }
@@ -147,7 +146,8 @@ impl Link {
         len: usize,
         out: &mut Vec<u8>,
     ) {
-        let (Some(flow), Some(caches)) = (self.flows.get_mut(&id), &mut self.caches) else {
+        let caches = &mut self.caches;
+        let Some(flow) = self.flows.get_mut(&id) else {
             return;
         };
         let offset = flow.send.counters.app_bytes;
@@ -245,11 +245,7 @@ impl Link {
         id: FlowId,
         level: u8,
     ) -> Result<(), Fault> {
-        let can_drive = self
-            .caches
-            .as_ref()
-            .is_some_and(|caches| caches.sender.has_cache())
-            && !self.effort.is_busy();
+        let can_drive = self.caches.sender.has_cache() && !self.effort.is_busy();
         let Some(flow) = self.flow_of(id)?.filter(|flow| !flow.send.is_over) else {
             return Ok(());
         };

@@ -310,9 +310,7 @@ impl Link {
     /// Blocks on their way, of flows that are over here too.
     #[must_use]
     pub fn blocks_outstanding(&self) -> usize {
-        self.caches
-            .as_ref()
-            .map_or(0, |caches| caches.sender.outstanding_blocks())
+        self.caches.sender.outstanding_blocks()
     }
 
     pub(super) fn add_flow(&mut self, now: Moment, id: FlowId, flow: Flow) {

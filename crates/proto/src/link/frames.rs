@@ -173,10 +173,8 @@ impl Link {
                 Ok(())
             }
             Frame::Ack { blocks } => {
-                let Some(caches) = &mut self.caches else {
-                    return Ok(());
-                };
-                let news = caches
+                let news = self
+                    .caches
                     .sender
                     .acknowledged(lane, blocks, &mut self.targets)?;
                 if news {
@@ -343,8 +341,8 @@ impl Link {
         block: &BlockFrame<'_>,
     ) -> Result<(), Fault> {
         self.flow_of(block.flow)?;
-        let (Some(caches), Some(state)) = (&mut self.caches, self.lanes.get_mut(&lane)) else {
-            return Err(Violation::BlockBeforeHello.into());
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return Ok(());
         };
         let strand = state.strand(block.flow, self.config.flows_max)?;
         let offset = strand.locate(block.offset, block.len);
@@ -365,9 +363,14 @@ impl Link {
         };
         let plain_start = plain.len();
         let mut counted = LayerCounters::default();
-        caches
-            .receiver
-            .receive(lane, block, offset, &mut strand.cursor, plain, &mut counted)?;
+        self.caches.receiver.receive(
+            lane,
+            block,
+            offset,
+            &mut strand.cursor,
+            plain,
+            &mut counted,
+        )?;
         let end = plain_start + block.len;
         let verdict = match &flow {
             Some(flow) if is_next => {
@@ -415,10 +418,10 @@ impl Link {
 
     /// A block of `len` bytes was applied.
     pub(super) fn acknowledge_soon(&mut self, now: Moment, lane: LaneId, len: usize) {
-        let Some(caches) = &self.caches else {
-            return;
-        };
-        let geometry = caches.receive_geometry.unwrap_or(CacheGeometry::SMALLEST);
+        let geometry = self
+            .caches
+            .receive_geometry
+            .unwrap_or(CacheGeometry::SMALLEST);
         let at_once = geometry.window_bytes() as u64 / ACK_WINDOW_SHARE;
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.unacked_bytes += len as u64;

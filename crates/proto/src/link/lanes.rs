@@ -12,9 +12,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use refrain_codec::geometry::CacheGeometry;
+use refrain_codec::{geometry::CacheGeometry, simd::Backend};
 
-use super::{Caches, Event, Link, keys_where};
+use super::{Caches, Event, Link, Role, keys_where};
 use crate::{
     arrivals::Arrivals,
     fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation},
@@ -146,8 +146,7 @@ impl Link {
             return None;
         }
         self.next_lane += 1;
-        self.lanes.insert(lane, Lane::new(now));
-        self.say_hello(lane);
+        self.add_lane(now, lane);
         Some(lane)
     }
 
@@ -183,8 +182,7 @@ impl Link {
             self.is_check = hello.is_check;
         }
         self.peer_instance = Some(hello.instance);
-        self.lanes.insert(lane, Lane::new(now));
-        self.say_hello(lane);
+        self.add_lane(now, lane);
         self.lane_up(now, lane, hello);
         Ok(lane)
     }
@@ -226,6 +224,19 @@ impl Link {
     #[must_use]
     pub fn lanes_alive(&self) -> usize {
         self.lanes.len()
+    }
+
+    fn add_lane(&mut self, now: Moment, lane: LaneId) {
+        self.lanes.insert(lane, Lane::new(now));
+        self.caches.sender.open_lane(lane);
+        self.caches.receiver.open_lane(lane);
+        self.say_hello(lane);
+    }
+
+    /// Whether a lane may carry flows of this end. The near end's first ones wait for no hello: what they carry before it
+    /// needs no cache and no window.
+    pub(super) fn carries(&self, lane: &Lane) -> bool {
+        lane.is_up || self.role == Role::Near && !self.caches.are_agreed
     }
 
     fn say_hello(&mut self, lane: LaneId) {
@@ -273,22 +284,10 @@ impl Link {
 
     fn lane_up(&mut self, now: Moment, lane: LaneId, hello: &Hello) {
         self.peer_instance = Some(hello.instance);
-        let caches = match &mut self.caches {
-            Some(caches) => caches,
-            none => {
-                if let Some(bytes) = hello.window_bytes {
-                    self.send_window.share(bytes.min(WINDOW_BYTES_MAX));
-                    self.receive_window.share();
-                }
-                none.insert(Caches::agreed(
-                    &self.config,
-                    self.effort.effort().level,
-                    hello,
-                ))
-            }
-        };
-        caches.sender.open_lane(lane);
-        caches.receiver.open_lane(lane);
+        if !self.caches.are_agreed {
+            self.caches.agree(&self.config, hello);
+            self.agree_on_window(hello.window_bytes);
+        }
         self.agree_on_offers(hello);
         self.counts_confirmations = hello.counts_confirmations && self.config.mode.predicts();
         let Some(state) = self.lanes.get_mut(&lane) else {
@@ -310,18 +309,32 @@ impl Link {
         }
     }
 
+    fn agree_on_window(&mut self, bytes: Option<u64>) {
+        self.receive_window.is_shared(bytes.is_some());
+        let Some(bytes) = bytes else {
+            // Flows that were opened before this was known get what others get when they begin.
+            for id in keys_where(&self.flows, |_| true) {
+                if let Some(flow) = self.flows.get_mut(&id) {
+                    let (home, bytes) = (
+                        flow.home,
+                        flow.receive.credit.lend(&mut self.receive_window),
+                    );
+                    self.send_control(home, &Frame::Credit { flow: id, bytes });
+                }
+            }
+            return;
+        };
+        self.send_window.share(bytes.min(WINDOW_BYTES_MAX));
+        self.wake_for_window();
+    }
+
     pub(super) fn lane_down(&mut self, lane: LaneId, fault: LaneFault) {
         let Some(state) = self.lanes.remove(&lane) else {
             return;
         };
-        let blocks_applied = self
-            .caches
-            .as_mut()
-            .map_or(0, |caches| caches.receiver.close_lane(lane));
-        if let Some(caches) = &mut self.caches
-            && Bug::EarlyHoles.is_planted()
-        {
-            caches.sender.settle_unasked(lane);
+        let blocks_applied = self.caches.receiver.close_lane(lane);
+        if Bug::EarlyHoles.is_planted() {
+            self.caches.sender.settle_unasked(lane);
         }
         self.counters.events.lanes_lost += u64::from(state.is_up);
         self.dead_lanes.insert(
@@ -371,14 +384,13 @@ impl Link {
         known.peer_has_ours |= answered;
         let news = !core::mem::replace(&mut known.settled, true);
         let is_to_answer = !answered || !known.said_settled;
-        if news && let Some(caches) = &mut self.caches {
-            let holes = caches.sender.books().holes();
-            caches
-                .sender
+        if news {
+            let sender = &mut self.caches.sender;
+            let holes = sender.books().holes();
+            sender
                 .settle_lane(dead, blocks, &mut self.targets)
                 .map_err(|_| Fault::from(CacheViolation::ImpossibleCount))?;
-            self.counters.events.holes_made +=
-                caches.sender.books().holes().saturating_sub(holes) as u64;
+            self.counters.events.holes_made += sender.books().holes().saturating_sub(holes) as u64;
             self.counters.events.lanes_settled += 1;
             self.send_window.let_go_of_lane(dead);
             self.wake_for_window();
@@ -416,7 +428,7 @@ impl Link {
     /// flows of a kind find each other at once. Where loss was seen of late, lanes in turn,
     /// those that are held up left out if there are others.
     pub(super) fn lane_for(&self, target: &str) -> Option<LaneId> {
-        let all = keys_where(&self.lanes, |lane| lane.is_up);
+        let all = keys_where(&self.lanes, |lane| self.carries(lane));
         if all.is_empty() {
             return None;
         }
@@ -431,19 +443,30 @@ impl Link {
 }
 
 impl Caches {
-    fn agreed(config: &super::LinkConfig, level: i32, hello: &Hello) -> Self {
+    /// None yet.
+    pub(super) fn new(backend: Backend, level: i32) -> Self {
+        Self {
+            sender: Sender::new(backend, level),
+            receiver: Receiver::new(backend),
+            are_agreed: false,
+            send_geometry: None,
+            receive_geometry: None,
+        }
+    }
+
+    fn agree(&mut self, config: &super::LinkConfig, hello: &Hello) {
         let kept = |cache: CacheGeometry, peer_bytes: u64| {
             let is_kept = config.mode.keeps_caches() && peer_bytes > 0;
             is_kept.then(|| smaller(cache, peer_bytes))
         };
-        let send_geometry = kept(config.send_cache, hello.receive_cache_bytes);
-        let receive_geometry = kept(config.receive_cache, hello.send_cache_bytes);
-        let encoder = send_geometry.map(|geometry| config.encoder(geometry));
-        Self {
-            sender: Sender::new(encoder, config.backend, level),
-            receiver: Receiver::new(receive_geometry, config.backend),
-            send_geometry,
-            receive_geometry,
+        self.are_agreed = true;
+        self.send_geometry = kept(config.send_cache, hello.receive_cache_bytes);
+        self.receive_geometry = kept(config.receive_cache, hello.send_cache_bytes);
+        if let Some(geometry) = self.send_geometry {
+            self.sender.keep_cache(config.encoder(geometry));
+        }
+        if let Some(geometry) = self.receive_geometry {
+            self.receiver.keep_cache(geometry);
         }
     }
 }

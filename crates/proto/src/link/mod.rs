@@ -122,8 +122,7 @@ pub struct Link {
     config: LinkConfig,
     instance: u64,
     peer_instance: Option<u64>,
-    /// Both directions' caches, once the hellos have agreed on their sizes.
-    caches: Option<Caches>,
+    caches: Caches,
     lanes: BTreeMap<LaneId, Lane>,
     dead_lanes: BTreeMap<LaneId, DeadLane>,
     next_lane: u32,
@@ -179,6 +178,8 @@ pub struct Link {
 struct Caches {
     sender: Sender,
     receiver: Receiver,
+    /// Whether the hellos have agreed on their sizes. Before that there are none.
+    are_agreed: bool,
     /// `None`: this direction keeps none.
     send_geometry: Option<CacheGeometry>,
     receive_geometry: Option<CacheGeometry>,
@@ -300,11 +301,12 @@ impl Link {
             Role::Near => (FlowId(0), FlowId(1)),
             Role::Far => (FlowId(1), FlowId(0)),
         };
+        let effort = EffortControl::new(config.effort, config.first_rung);
         Self {
             role,
             instance,
             peer_instance: None,
-            caches: None,
+            caches: Caches::new(config.backend, effort.effort().level),
             lanes: BTreeMap::new(),
             dead_lanes: BTreeMap::new(),
             next_lane: 0,
@@ -328,7 +330,7 @@ impl Link {
             counts_confirmations: false,
             offers_kept: 0,
             wake_ups: Vec::new(),
-            effort: EffortControl::new(config.effort, config.first_rung),
+            effort,
             held_up_since: None,
             config,
             round_trip: None,

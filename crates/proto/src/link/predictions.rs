@@ -166,10 +166,8 @@ impl Link {
         let sent = CarriedBytes::default();
         let carried = Carried { sent, received };
         self.targets.count(row, class, &carried);
-        if self.counts_confirmations
-            && let Some(caches) = &mut self.caches
-        {
-            caches.receiver.count_confirmation(lane);
+        if self.counts_confirmations {
+            self.caches.receiver.count_confirmation(lane);
             self.acknowledge_soon(now, lane, 0);
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use refrain_codec::geometry::CacheGeometry;
 
-use super::Link;
+use super::{Caches, Link};
 use crate::{
     counters::{LayerCounters, LinkCounters, PredictionCounters},
     effort::{Effort, EffortReason},
@@ -125,9 +125,7 @@ impl Link {
         self.flows
             .values()
             .for_each(|flow| flow.count(&mut counters));
-        if let Some(caches) = &self.caches {
-            counters.sent.layers = caches.sender.delivered();
-        }
+        counters.sent.layers = self.caches.sender.delivered();
         counters.events.unlearnt_chunks =
             self.history.as_ref().map_or(0, |history| history.unlearnt);
         counters
@@ -143,21 +141,18 @@ impl Link {
     #[must_use]
     pub fn status(&self, now: Moment) -> LinkStatus {
         let (mut sent, mut received) = <(DirectionStatus, DirectionStatus)>::default();
-        let (mut holes, mut allocated_bytes) = (0, 0);
-        if let Some(caches) = &self.caches {
-            let bytes =
-                |cache: Option<CacheGeometry>| cache.map_or(0, |cache| cache.cache_bytes() as u64);
-            sent.cache_bytes = bytes(caches.send_geometry);
-            sent.cache_filled_bytes = caches.sender.cache_filled_bytes().min(sent.cache_bytes);
-            sent.outstanding_bytes = caches.sender.books().outstanding_bytes();
-            received.cache_bytes = bytes(caches.receive_geometry);
-            received.cache_filled_bytes = caches
-                .receiver
-                .cache_filled_bytes()
-                .min(received.cache_bytes);
-            holes = caches.sender.books().holes();
-            allocated_bytes = caches.sender.allocated_bytes() + caches.receiver.allocated_bytes();
-        }
+        let Caches {
+            sender, receiver, ..
+        } = &self.caches;
+        let bytes =
+            |cache: Option<CacheGeometry>| cache.map_or(0, |cache| cache.cache_bytes() as u64);
+        sent.cache_bytes = bytes(self.caches.send_geometry);
+        sent.cache_filled_bytes = sender.cache_filled_bytes().min(sent.cache_bytes);
+        sent.outstanding_bytes = sender.books().outstanding_bytes();
+        received.cache_bytes = bytes(self.caches.receive_geometry);
+        received.cache_filled_bytes = receiver.cache_filled_bytes().min(received.cache_bytes);
+        let holes = sender.books().holes();
+        let allocated_bytes = sender.allocated_bytes() + receiver.allocated_bytes();
         LinkStatus {
             lanes: self
                 .lanes

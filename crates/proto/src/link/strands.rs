@@ -83,11 +83,8 @@ impl Link {
 
     /// The lane that a flow with something to send, now on `present`, had best travel on.
     pub(super) fn lightest_lane(&self, present: LaneId) -> LaneId {
-        let Some(caches) = &self.caches else {
-            return present;
-        };
         let load = |id: LaneId, lane: &Lane| {
-            caches.sender.outstanding_bytes(id) + lane.queued_flows() * WAITING_FLOW_BYTES
+            self.caches.sender.outstanding_bytes(id) + lane.queued_flows() * WAITING_FLOW_BYTES
         };
         let lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);
         let lightest = lanes.min_by_key(|&(&id, lane)| load(id, lane));

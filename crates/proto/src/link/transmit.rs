@@ -1,7 +1,7 @@
 //! What goes out on a lane: control before data, short flows before long ones, each in
 //! turn.
 
-use super::{Caches, Event, Link, WindowWait, keys_where, lanes::Lane};
+use super::{Event, Link, WindowWait, keys_where, lanes::Lane};
 use crate::{
     counters::{Count, LayerCounters},
     effort::{Effort, Written},
@@ -46,8 +46,11 @@ impl Link {
         let start = out.len();
         state.transmit_said = false;
         out.append(&mut state.control);
-        let is_up = state.is_up && self.fault.is_none();
-        if is_up {
+        let carries = self
+            .lanes
+            .get(&lane)
+            .is_some_and(|state| self.carries(state));
+        if carries && self.fault.is_none() {
             self.acknowledge(now, lane, out);
             let enough = TRANSMIT_BYTES.min(self.config.block_bytes_max);
             while out.len() - start < enough {
@@ -101,8 +104,8 @@ impl Link {
 
     /// Makes another effort from here on.
     fn make(&mut self, effort: Option<Effort>) {
-        if let (Some(effort), Some(caches)) = (effort, &mut self.caches) {
-            caches.sender.set_level(effort.level);
+        if let Some(effort) = effort {
+            self.caches.sender.set_level(effort.level);
         }
     }
 
@@ -244,12 +247,12 @@ impl Link {
     }
 
     fn acknowledge(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) {
-        let (Some(state), Some(caches)) = (self.lanes.get_mut(&lane), &self.caches) else {
+        let Some(state) = self.lanes.get_mut(&lane) else {
             return;
         };
         let speaks_anyway = !out.is_empty() || state.has_queued_flows();
         let is_due = state.ack_due.is_some_and(|due| due <= now || speaks_anyway);
-        let blocks = caches.receiver.blocks_applied(lane);
+        let blocks = self.caches.receiver.blocks_applied(lane);
         if is_due && blocks > state.acked_blocks {
             state.ack_due = None;
             state.acked_blocks = blocks;
@@ -286,8 +289,7 @@ impl Link {
             }
             return Turn::Sent;
         }
-        let is_full = |caches: &Caches| !caches.sender.has_room_for_a_block();
-        if self.caches.as_ref().is_some_and(is_full)
+        if !self.caches.sender.has_room_for_a_block()
             && self
                 .flows
                 .get(&id)
@@ -390,7 +392,7 @@ impl Link {
         len: usize,
     ) -> Option<Passage> {
         let period = self.period_for(class);
-        let caches = self.caches.as_mut()?;
+        let caches = &mut self.caches;
         let compress = class == TrafficClass::Ordinary && self.config.mode.compresses();
         let Some(geometry) = caches
             .send_geometry
@@ -456,7 +458,8 @@ impl Link {
     ) {
         let class = verdict.class;
         let period = self.period_for(class);
-        let (Some(caches), Some(flow)) = (&mut self.caches, self.flows.get_mut(&id)) else {
+        let caches = &mut self.caches;
+        let Some(flow) = self.flows.get_mut(&id) else {
             return;
         };
         caches.sender.set_period(period);

@@ -40,14 +40,20 @@ struct ReceiveLane {
 }
 
 impl Receiver {
-    pub(crate) fn new(geometry: Option<CacheGeometry>, backend: Backend) -> Self {
+    pub(crate) fn new(backend: Backend) -> Self {
         Self {
-            geometry: geometry.unwrap_or(CacheGeometry::SMALLEST),
-            decoder: geometry.map(|geometry| Decoder::with_backend(geometry, backend)),
+            geometry: CacheGeometry::SMALLEST,
+            decoder: None,
             backend,
             written: BTreeMap::new(),
             lanes: BTreeMap::new(),
         }
+    }
+
+    /// Keeps a cache from here on.
+    pub(crate) fn keep_cache(&mut self, geometry: CacheGeometry) {
+        self.geometry = geometry;
+        self.decoder = Some(Decoder::with_backend(geometry, self.backend));
     }
 
     pub(crate) fn open_lane(&mut self, lane: LaneId) {

@@ -100,11 +100,10 @@ pub(crate) struct Sent {
 }
 
 impl Sender {
-    pub(crate) fn new(config: Option<EncoderConfig>, backend: Backend, level: i32) -> Self {
-        let geometry = config.as_ref().map(|config| config.geometry);
+    pub(crate) fn new(backend: Backend, level: i32) -> Self {
         Self {
-            books: Books::new(geometry.unwrap_or(CacheGeometry::SMALLEST)),
-            encoder: config.map(Encoder::new),
+            books: Books::new(CacheGeometry::SMALLEST),
+            encoder: None,
             backend,
             lanes: BTreeMap::new(),
             encoded: EncodedBlock::default(),
@@ -112,6 +111,12 @@ impl Sender {
             level,
             delivered: LayerCounters::default(),
         }
+    }
+
+    /// Keeps a cache from here on. Blocks before it were bypassed.
+    pub(crate) fn keep_cache(&mut self, config: EncoderConfig) {
+        self.books = Books::new(config.geometry);
+        self.encoder = Some(Encoder::new(config));
     }
 
     pub(crate) fn open_lane(&mut self, lane: LaneId) {

@@ -8,6 +8,7 @@ mod bounds;
 mod caches;
 mod confirming;
 mod credit;
+mod early;
 mod flows;
 mod hostile;
 mod lanes;
