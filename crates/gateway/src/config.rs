@@ -57,6 +57,7 @@ use crate::options::*;
 use crate::pace;
 use crate::rules::{AllowRules, ExcludeRules, Route};
 use crate::settings::{BoxedError, ConfigError, OptionValue, Readings, Settings, read_text};
+use crate::socket::Congestion;
 use crate::target::{LANES_PORT, Target};
 use crate::units::{BitRate, ByteSize, TimeSpan};
 use crate::way_in::WayIn;
@@ -123,6 +124,8 @@ config! {
         pub mode: Mode = settings.one(&MODE)?;
         /// How hard to look for repeats.
         pub effort: EffortMode = settings.one(&EFFORT)?;
+        /// The congestion control of lanes.
+        pub congestion: Congestion = settings.one_with(&CONGESTION, Congestion::of)?;
         /// One direction's cache: 1 MiB to 4 GiB, at most half of `memory`.
         pub cache: ByteSize = resolve_cache(settings, memory)?;
         /// The most open flows of a link: 1 to 10,000, fewer with little memory.

@@ -281,8 +281,9 @@ impl Gateway {
     fn begin_link(
         &self,
         peer: &Peer,
-        (config, memory): (LinkConfig, Reservation),
+        (mut config, memory): (LinkConfig, Reservation),
     ) -> Arc<SharedLink> {
+        config.first_rung = peer.effort_rung();
         let role = match self.config.role {
             Role::Far => refrain_proto::Role::Far,
             _ => refrain_proto::Role::Near,

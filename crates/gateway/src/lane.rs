@@ -23,6 +23,7 @@ use crate::{
     greeting,
     link::{LaneHandle, SharedLink},
     pace::Pace,
+    socket::Congestion,
     tls::Damage,
     wire::{ByteStream, UNSENT_BYTES_FIRST, WireCounts},
 };
@@ -82,8 +83,13 @@ fn direction(damage: Damage) -> &'static str {
 }
 
 /// Makes a lane's connection fit to carry many flows.
-pub(crate) fn prepare(tcp: &TcpStream, dead_after: Duration) -> io::Result<()> {
+pub(crate) fn prepare(
+    tcp: &TcpStream,
+    dead_after: Duration,
+    congestion: &Congestion,
+) -> io::Result<()> {
     tcp.set_nodelay(true)?;
+    congestion.set(tcp)?;
     let socket = socket2::SockRef::from(tcp);
     #[cfg(target_os = "linux")]
     {

@@ -301,6 +301,9 @@ options! {
     EFFORT = OptionSpec::new(BOTH, "effort", "auto|max", Value("auto"),
         "How hard to look for repeats: as the balance of CPU and link suggests, or always as \
          hard as possible.");
+    CONGESTION = OptionSpec::new(BOTH, "congestion", "auto|NAME", Value("auto"),
+        "The congestion control of the lanes' connections, by the kernel's name, such as bbr or cubic. `auto` is bbr \
+         where the kernel allows it, since others start slowly again after silence; else the system's own.");
     CACHE = OptionSpec::new(BOTH, "cache", "SIZE", Value("128MiB"),
         "The cache of one direction of a link, from 1MiB to 4GiB, allocated as it fills. The \
          default shrinks to half of `memory`.");

@@ -2,7 +2,10 @@
 //!
 //! Linux alone says it; elsewhere, and for streams that are no TCP, there is no answer.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+};
 
 /// A TCP connection as its kernel sees it (`struct tcp_info` of `linux/tcp.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +16,68 @@ pub(crate) struct TcpInfo {
     pub delivery_rate: u64,
     /// Whether that is less than the path takes, since there was nothing more to send.
     pub is_app_limited: bool,
+}
+
+/// The congestion control of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// BBR where the kernel allows it, else the system's own.
+    Auto,
+    /// The one with this name.
+    Named(String),
+}
+
+/// Why a congestion control cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CongestionError {
+    /// The kernel has none with this name, or only for administrators.
+    #[error(
+        "the kernel refuses it ({source}); /proc/sys/net/ipv4/tcp_allowed_congestion_control lists those that it allows"
+    )]
+    Refused {
+        /// As the system says it.
+        source: io::Error,
+    },
+}
+
+impl Congestion {
+    /// Reads an option's value. The kernel must allow it now.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn of(text: &str) -> Result<Self, CongestionError> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let named = Self::Named(text.to_owned());
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        match socket.and_then(|socket| named.set(&socket)) {
+            Ok(()) => Ok(named),
+            Err(source) => Err(CongestionError::Refused { source }),
+        }
+    }
+
+    /// Makes it the connection's.
+    pub(crate) fn set(&self, socket: &impl AsFd) -> io::Result<()> {
+        let socket = socket2::SockRef::from(socket);
+        match self {
+            Self::Auto => {
+                let _ = set_congestion(&socket, "bbr");
+                Ok(())
+            }
+            Self::Named(name) => set_congestion(&socket, name),
+        }
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "freebsd"))]
+fn set_congestion(socket: &socket2::Socket, name: &str) -> io::Result<()> {
+    socket.set_tcp_congestion(name.as_bytes())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
+fn set_congestion(_socket: &socket2::Socket, _name: &str) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Bytes that the connection has not sent for the first time.
@@ -114,6 +179,28 @@ mod tests {
         assert_eq!(info.retransmitted, 0);
         assert!(info.delivery_rate > 0, "{info:?}");
         drop(far);
+    }
+
+    #[test]
+    fn a_congestion_control_is_set_by_its_name() {
+        let socket = || {
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+                .expect("a socket")
+        };
+        let reno = Congestion::of("reno").expect("each kernel has it");
+        let with_reno = socket();
+        reno.set(&with_reno).expect("it is allowed");
+        assert!(
+            with_reno
+                .tcp_congestion()
+                .expect("its name")
+                .starts_with(b"reno")
+        );
+        Congestion::Auto.set(&socket()).expect("there is one");
+        for name in ["", "no-such-one", "a-name-that-is-longer-than-any"] {
+            let error = Congestion::of(name).expect_err("there is none").to_string();
+            assert!(error.contains("tcp_allowed_congestion_control"), "{error}");
+        }
     }
 
     #[test]

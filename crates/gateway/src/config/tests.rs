@@ -530,6 +530,7 @@ fn each_change_is_reloaded_as_documented_or_named() {
         "chunk_min" => "1KiB".to_owned(),
         "chunk_max" => "16KiB".to_owned(),
         "simd" => "portable".to_owned(),
+        "congestion" => "reno".to_owned(),
         "route" => format!("intranet:80@{}", fixture.peer),
         // Any other than the default, by what a value looks like.
         _ => match spec.value {

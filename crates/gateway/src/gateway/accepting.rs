@@ -12,6 +12,7 @@ use tokio::{
 use super::{Gateway, peer::Peer};
 use crate::{
     acceptor::Acceptor,
+    config::Config,
     descriptors::UNPROVEN_LANES_MAX,
     greeting,
     lane::{self, LaneEnd},
@@ -107,7 +108,12 @@ impl Gateway {
     ) -> Result<Option<BegunLane>, TlsError> {
         let within = self.policy.load().timeouts.connect;
         let address = visit.address();
-        lane::prepare(&tcp, self.config.timeouts.dead_after).map_err(|source| TlsError::Io {
+        let Config {
+            timeouts,
+            congestion,
+            ..
+        } = &self.config;
+        lane::prepare(&tcp, timeouts.dead_after, congestion).map_err(|source| TlsError::Io {
             peer: address,
             source,
         })?;
@@ -239,6 +245,7 @@ impl BegunLane {
                 lane::run(&self.lane, self.stream, counts, pace).await
             }
         };
+        peer.remember_effort(link);
         match end {
             LaneEnd::Io(_) => {
                 tracing::debug!(peer = %label, %address, lane = id.0, "a lane ended: {end}")

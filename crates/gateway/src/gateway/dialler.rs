@@ -174,6 +174,7 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     let counts = stream.get_ref().0.counts();
     let pace = gateway.pace.clone();
     let end = lane::run(&lane, stream, counts, pace).await;
+    peer.remember_effort(&link);
     let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
     let outlook = match end {
         LaneEnd::Lane(LaneFault::Silent) => Some(Outlook::Silent),
@@ -214,10 +215,15 @@ async fn dial(
     let answered = || dialled.is_back_from(is_refused);
     let (stream, address) = connect(&dialled.address, &dialled.tls, within, answered).await?;
     dialled.is_back_from(|outlook| outlook == Outlook::Silent);
-    let dead_after = gateway.config.timeouts.dead_after;
-    lane::prepare(stream.get_ref().0.inner(), dead_after).map_err(|source| TlsError::Io {
-        peer: address,
-        source,
+    let (dead_after, congestion) = (
+        gateway.config.timeouts.dead_after,
+        &gateway.config.congestion,
+    );
+    lane::prepare(stream.get_ref().0.inner(), dead_after, congestion).map_err(|source| {
+        TlsError::Io {
+            peer: address,
+            source,
+        }
     })?;
     let lane = link.begin_lane(|link, now| link.dial_lane(now).ok_or(ConnectError::NoLaneLeft))?;
     Ok((lane, stream, address))

@@ -25,6 +25,8 @@ pub(crate) struct Peer {
     keys: Arc<SharedPeerKeys>,
     /// Its links, the youngest last; one at most if this end dials it.
     links: Mutex<Vec<Arc<SharedLink>>>,
+    /// The rung of effort that the last lane left its link on.
+    effort_rung: Mutex<Option<usize>>,
     pub(crate) trouble: Trouble,
     /// Where its flows may lead.
     pub(super) targets: Targets,
@@ -80,6 +82,7 @@ impl Peer {
             key,
             keys,
             links: Mutex::default(),
+            effort_rung: Mutex::default(),
             trouble,
             targets,
             dialled,
@@ -104,6 +107,17 @@ impl Peer {
             true => tracing::warn!(peer = %self.label(), "{error}"),
             false => {}
         }
+    }
+
+    /// A lane of `link` has ended: the next link begins with the effort that this one came to.
+    pub(super) fn remember_effort(&self, link: &SharedLink) {
+        let rung = link.with(|link, _| link.effort_rung());
+        *self.effort_rung.lock().expect("held for a moment") = Some(rung);
+    }
+
+    /// The rung of effort that a link had come to, if there was one.
+    pub(super) fn effort_rung(&self) -> Option<usize> {
+        *self.effort_rung.lock().expect("held for a moment")
     }
 
     /// How this end dials it.

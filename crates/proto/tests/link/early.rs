@@ -102,7 +102,7 @@ fn a_request_goes_along_with_the_hello() {
         near.receive(now, LANE, &answer).expect("a hello");
         settle(now, &mut near, &mut far);
         // Both directions then carry what they like: caches, credit and all.
-        let content = noise(3 << 20, 5);
+        let content = noise(1 << 20, 5);
         write_all(now, &mut near, &mut far, flow, &content, true);
         write_all(now, &mut far, &mut near, flow, &content, false);
         let again = far.counters().sent.layers.packed_bytes;
