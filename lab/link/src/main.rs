@@ -1,0 +1,76 @@
+//! A link as a program: makes it, checks it, and runs a command at its near end.
+#![forbid(unsafe_code)]
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::Context;
+use clap::Parser;
+use refrain_link::{End, Link, LinkConfig};
+use refrain_relay::{Rate, units::parse_duration};
+
+/// Two network namespaces with a link between them, over which programs speak real TCP
+///
+/// The far end is 10.99.0.2. `ip netns exec $REFRAIN_LINK_FAR COMMAND` runs another program there. Needs root.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Bits a second, headers included, such as 100Mbit; as fast as it goes by default
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// One way
+    #[arg(long, default_value = "0ms", value_parser = parse_duration)]
+    delay: Duration,
+    /// How long a packet may wait for those before it
+    #[arg(long, default_value = "100ms", value_parser = parse_duration)]
+    queue: Duration,
+    /// Percent of packets that are lost
+    #[arg(long, default_value_t = 0.0)]
+    loss: f64,
+    /// Percent of packets that come behind later ones
+    #[arg(long, default_value_t = 0.0)]
+    reorder: f64,
+    /// Decides which packets
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The command at the near end; without one the link is only checked
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    run(&Options::parse()).unwrap_or_else(|error| {
+        eprintln!("refrain-link: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let link = Link::start(LinkConfig {
+        rate: options.rate,
+        delay: options.delay,
+        queue: options.queue,
+        loss: options.loss / 100.0,
+        reorder: options.reorder / 100.0,
+        seed: options.seed,
+    })?;
+    eprintln!("link: {}", link.check()?);
+    let [program, arguments @ ..] = &options.command[..] else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut command = link.command(End::Near, program);
+    command
+        .args(arguments)
+        .env("REFRAIN_LINK_FAR", link.name(End::Far));
+    let status = command.status().with_context(|| program.clone())?;
+    for (from, to) in [(End::Near, "up"), (End::Far, "down")] {
+        let counts = link.counts(from);
+        eprintln!(
+            "link: {to} {} packets, {} bytes; {} lost, {} dropped by a full queue",
+            counts.packets(),
+            counts.bytes(),
+            counts.lost(),
+            counts.dropped()
+        );
+    }
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
