@@ -128,6 +128,10 @@ pub(crate) async fn run(
     if let LaneEnd::Damaged(_) = end {
         link.note_damage();
     }
+    let end = match link.with(|link, _| link.is_spare(*id)) {
+        true => LaneEnd::Lane(LaneFault::Spare),
+        false => end,
+    };
     link.with(|link, _| link.close_lane(*id, LaneFault::TransportClosed));
     link.remove_lane(*id);
     end
@@ -213,6 +217,7 @@ async fn write(
             waiting,
             // A stream of which nobody knows it is dry while it takes all at once.
             was_dry: counts.was_dry().unwrap_or(waiting.is_zero()),
+            loses: counts.take_loss(),
         };
         link.with(|link, now| link.transmitted(now, *id, written));
     }

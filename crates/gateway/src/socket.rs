@@ -8,10 +8,14 @@ use std::{
 };
 
 /// A TCP connection as its kernel sees it (`struct tcp_info` of `linux/tcp.h`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
     /// Segments that were sent again.
     pub retransmitted: u32,
+    /// The round trip of late, in microseconds.
+    pub round_trip_us: u32,
+    /// The shortest of the last minutes.
+    pub round_trip_min_us: u32,
     /// Bytes a second that the peer acknowledged of late, of the most that were seen for a round trip.
     pub delivery_rate: u64,
     /// Whether that is less than the path takes, since there was nothing more to send.
@@ -57,6 +61,12 @@ impl Congestion {
         }
     }
 
+    /// Whether the connection's own slows down where segments are lost by chance.
+    pub(crate) fn minds_loss(socket: &impl AsFd) -> bool {
+        let socket = socket2::SockRef::from(socket);
+        !matches!(congestion(&socket), Ok(name) if name.starts_with(b"bbr"))
+    }
+
     /// Makes it the connection's.
     pub(crate) fn set(&self, socket: &impl AsFd) -> io::Result<()> {
         let socket = socket2::SockRef::from(socket);
@@ -73,6 +83,16 @@ impl Congestion {
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 fn set_congestion(socket: &socket2::Socket, name: &str) -> io::Result<()> {
     socket.set_tcp_congestion(name.as_bytes())
+}
+
+#[cfg(any(target_os = "linux", target_os = "freebsd"))]
+fn congestion(socket: &socket2::Socket) -> io::Result<Vec<u8>> {
+    socket.tcp_congestion()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
+fn congestion(_socket: &socket2::Socket) -> io::Result<Vec<u8>> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
@@ -139,6 +159,8 @@ impl TcpInfo {
         let delivery_rate = info.get(160..)?.first_chunk().copied()?;
         Some(Self {
             retransmitted: word(100)?,
+            round_trip_us: word(68)?,
+            round_trip_min_us: word(148)?,
             delivery_rate: u64::from_ne_bytes(delivery_rate),
             // A bit field behind two of four bits, which compilers place from the end that comes first.
             is_app_limited: match cfg!(target_endian = "little") {

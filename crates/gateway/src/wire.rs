@@ -2,11 +2,12 @@
 //! the kernel knows of it.
 
 use std::{
+    collections::VecDeque,
     io,
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
     time::{Duration, Instant},
@@ -18,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 
-use crate::socket::{self, TcpInfo};
+use crate::socket::{self, Congestion, TcpInfo};
 
 /// Unsent bytes that a socket may hold: so many that it is never short of any, and so few that control frames,
 /// short flows and effort see the link as it is. The time that they take at the connection's rate, within these
@@ -28,6 +29,13 @@ const UNSENT_BYTES_MIN: u64 = 16 << 10;
 const UNSENT_BYTES_MAX: u64 = 2 << 20;
 /// Before the rate is known.
 pub(crate) const UNSENT_BYTES_FIRST: u32 = 128 << 10;
+
+/// So many looks that find further losses by chance, within so long, are a lossy link.
+const LOSSES: usize = 3;
+const LOSSES_WITHIN: Duration = Duration::from_secs(5);
+
+/// A queue of so many microseconds, beside a quarter of the round trip, is none.
+const QUEUED_US: u32 = 2_000;
 
 /// How often the rate is asked for.
 const RATE_INTERVAL: Duration = Duration::from_millis(20);
@@ -67,6 +75,8 @@ pub struct WireCounts {
     received: AtomicU64,
     /// Whether it had nothing left to send: one of the constants below.
     dryness: AtomicU8,
+    /// Whether loss has slowed it down, and nobody has asked since.
+    loses: AtomicBool,
     rate: Mutex<Rate>,
 }
 
@@ -79,7 +89,11 @@ const WET: u8 = 3;
 #[derive(Debug)]
 struct Rate {
     asked_at: Option<Instant>,
-    info: Option<TcpInfo>,
+    info: TcpInfo,
+    /// Whether it slows down where segments are lost by chance.
+    minds_loss: bool,
+    /// When segments were lost by chance, of late.
+    losses: VecDeque<Instant>,
     /// The bound that its socket has.
     unsent_bytes_max: u32,
 }
@@ -129,6 +143,11 @@ impl WireCounts {
         }
     }
 
+    /// Whether loss has slowed it down since this was last asked.
+    pub(crate) fn take_loss(&self) -> bool {
+        self.loses.swap(false, Ordering::Relaxed)
+    }
+
     /// Looks at a connection that is about to be written to.
     fn look_at(&self, tcp: &TcpStream) {
         if self.dryness.load(Ordering::Relaxed) != ASKED {
@@ -141,7 +160,9 @@ impl WireCounts {
         };
         self.dryness.store(dryness, Ordering::Relaxed);
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
-        rate.look_at(tcp);
+        if rate.look_at(tcp) {
+            self.loses.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Adds what `other` counted.
@@ -155,33 +176,51 @@ impl Default for Rate {
     fn default() -> Self {
         Self {
             asked_at: None,
-            info: None,
+            info: TcpInfo::default(),
+            minds_loss: false,
+            losses: VecDeque::new(),
             unsent_bytes_max: UNSENT_BYTES_FIRST,
         }
     }
 }
 
 impl Rate {
-    /// Lets its socket hold what fits its rate.
-    fn look_at(&mut self, tcp: &TcpStream) {
+    /// Lets its socket hold what fits its rate. Says whether loss has slowed it down of late.
+    fn look_at(&mut self, tcp: &TcpStream) -> bool {
         let now = Instant::now();
         if self
             .asked_at
             .is_some_and(|at| now.duration_since(at) < RATE_INTERVAL)
         {
-            return;
+            return false;
         }
-        self.asked_at = Some(now);
         let Some(info) = socket::tcp_info(tcp) else {
-            return;
+            return false;
         };
-        self.info = Some(info);
-        let bytes = info.delivery_rate as f64 * UNSENT_TIME.as_secs_f64();
+        if self.asked_at.replace(now).is_none() {
+            self.minds_loss = Congestion::minds_loss(tcp);
+        }
+        let before = core::mem::replace(&mut self.info, info);
+        self.bound_unsent(tcp);
+        // What is lost while a queue is full says that the link is full.
+        let queued_us = info.round_trip_us.saturating_sub(info.round_trip_min_us);
+        let is_by_chance = queued_us <= info.round_trip_min_us / 4 + QUEUED_US;
+        if !self.minds_loss || info.retransmitted == before.retransmitted || !is_by_chance {
+            return false;
+        }
+        self.losses
+            .retain(|&at| now.duration_since(at) < LOSSES_WITHIN);
+        self.losses.push_back(now);
+        self.losses.len() >= LOSSES
+    }
+
+    fn bound_unsent(&mut self, tcp: &TcpStream) {
+        let bytes = self.info.delivery_rate as f64 * UNSENT_TIME.as_secs_f64();
         let bytes = (bytes as u64).clamp(UNSENT_BYTES_MIN, UNSENT_BYTES_MAX) as u32;
         let before = self.unsent_bytes_max;
         // The rate of a connection that had nothing to send says only that the path takes as much. A small change
         // is not worth a system call.
-        if bytes > before + before / 8 || bytes < before - before / 8 && !info.is_app_limited {
+        if bytes > before + before / 8 || bytes < before - before / 8 && !self.info.is_app_limited {
             self.unsent_bytes_max = bytes;
             socket::bound_unsent(tcp, bytes);
         }

@@ -66,7 +66,8 @@ pub(crate) mod frame {
     pub(crate) const DISPERSION: u8 = 18;
     pub(crate) const DRIVEN: u8 = 19;
     pub(crate) const MOVED: u8 = 20;
-    pub(crate) const TYPES: core::ops::RangeInclusive<u8> = OPEN..=MOVED;
+    pub(crate) const SPARE: u8 = 21;
+    pub(crate) const TYPES: core::ops::RangeInclusive<u8> = OPEN..=SPARE;
 }
 
 /// Bits of a BLOCK's first byte.

@@ -165,6 +165,11 @@ impl SendWindow {
         self.bytes = bytes;
     }
 
+    /// Whether the receiver promised one: it speaks wire version 2.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
     /// What all flows leave of the window.
     fn threshold(&self) -> u64 {
         self.bytes.saturating_sub(self.excess_bytes)

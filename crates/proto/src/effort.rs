@@ -95,6 +95,8 @@ pub struct Written {
     pub waiting: Duration,
     /// Whether the transport had nothing left to send before it got these bytes.
     pub was_dry: bool,
+    /// Whether it is slow of late since segments were lost by chance.
+    pub loses: bool,
 }
 
 /// Chooses the rung.
@@ -295,6 +297,7 @@ mod tests {
                 working: encoding,
                 waiting,
                 was_dry,
+                loses: false,
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
         }
@@ -343,6 +346,7 @@ mod tests {
                 working: encoding,
                 waiting: ms(6) - encoding,
                 was_dry: false,
+                loses: false,
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
         }
@@ -358,6 +362,7 @@ mod tests {
             working: ms(10),
             waiting: ms(0),
             was_dry: true,
+            loses: false,
         };
         for burst in 0..100 {
             for write in 0..9 {
@@ -379,6 +384,7 @@ mod tests {
             working: ms(0),
             waiting: ms(30),
             was_dry: false,
+            loses: false,
         };
         for lane in 0..3 {
             control.wrote(Moment(ms(30)), written, PIECE, ms(0));
@@ -396,6 +402,7 @@ mod tests {
                 working: ms(5),
                 waiting: ms(0),
                 was_dry: true,
+                loses: false,
             };
             assert_eq!(control.wrote(now, written, 100, ms(1)), None);
         }

@@ -21,6 +21,9 @@ pub enum LaneFault {
     /// Its transport closed or failed.
     #[error("the connection closed")]
     TransportClosed,
+    /// It was one more than the link needs.
+    #[error("the lane is not needed any more")]
+    Spare,
     /// Nothing came for too long.
     #[error("no answer from the peer")]
     Silent,
@@ -100,6 +103,7 @@ pub enum Violation {
     LaneClosedItself,
     OffersNotAgreedOn,
     PredictionOnAnotherLane,
+    SpareFromFarEnd,
     StreamLongerThanBlock,
     TooManyEarlyBlocks,
     TooManyFlows,

@@ -126,8 +126,10 @@ pub enum Frame<'a> {
     },
     /// This end opens and takes no more flows; those that are open go on.
     Drain,
-    /// Loss held up what came on this lane.
+    /// Loss slows down what this end sends on the lane; in version 1, what came on it.
     Stalled,
+    /// The near end opens no more flows on this lane, which the far end closes when nothing uses it.
+    Spare,
     /// Chunks that the receiver of a flow has and expects on it.
     Offer(OfferFrame<'a>),
     /// Plain bytes of a flow that the other end offered: it is to take its own.
@@ -308,6 +310,7 @@ bodies! {
     DISPERSION Dispersion { flow, level }
     DRIVEN Driven { flow, by_sender }
     MOVED Moved { flow, by }
+    SPARE Spare {}
 }
 
 impl<'a> LaneList<'a> {

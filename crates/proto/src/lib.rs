@@ -17,7 +17,7 @@
 //! terms               hints, signatures and digests of predictions, which both ends compute
 //! link                the lanes and flows of one link, at one end
 //! hello, frame, codes what lanes carry, and every number in it that stands for something
-//! in_order, arrivals  a flow's bytes from several lanes; which lane is held up by loss
+//! in_order            a flow's bytes from several lanes
 //! fault               what can end a lane or a link
 //! counters            what was counted, with the names that users read
 //! limits              every bound, in one place
@@ -86,7 +86,6 @@ pub mod codes;
 pub mod frame;
 pub mod hello;
 
-mod arrivals;
 mod in_order;
 
 pub mod counters;

@@ -92,7 +92,7 @@ pub(crate) const WINDOW_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Shortest wait for a full window: below, timers are not to be trusted.
 pub(crate) const WINDOW_WAIT_MIN: Duration = Duration::from_millis(2);
 
-/// For so long after loss held up a lane, flows take any lane that is free: the way between
+/// For so long after loss slowed down a lane, flows take any lane that is free: the way between
 /// two sites does not mend in a minute.
 pub const LOSS_REMEMBERED: Duration = Duration::from_secs(300);
 

@@ -28,6 +28,8 @@ pub enum Kind {
     LaneFoundSilent,
     /// An end gave a lane up because the other one had.
     LaneClosedByPeer,
+    /// A lane ended that nothing used.
+    LaneSpared,
     /// Bytes reached an end after the other one had given their lane up.
     LateRead,
     /// Bytes overtook others that had left before on another lane.
@@ -102,7 +104,7 @@ pub struct Kinds {
 
 impl Kind {
     /// Each kind, in the order in which reports name them.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 45] = [
         Self::FlowCompleted,
         Self::HalfClose,
         Self::ResetByApplication,
@@ -115,6 +117,7 @@ impl Kind {
         Self::LaneSilenced,
         Self::LaneFoundSilent,
         Self::LaneClosedByPeer,
+        Self::LaneSpared,
         Self::LateRead,
         Self::Overtaking,
         Self::Blackout,
@@ -165,6 +168,7 @@ impl Kind {
             Self::LaneSilenced => "lanes_silenced",
             Self::LaneFoundSilent => "lanes_found_silent",
             Self::LaneClosedByPeer => "lanes_closed_by_peer",
+            Self::LaneSpared => "lanes_spared",
             Self::LateRead => "late_reads",
             Self::Overtaking => "overtakings",
             Self::Blackout => "blackouts",

@@ -109,6 +109,7 @@ impl Pipe {
                 working,
                 waiting: now.since(encoded_at),
                 was_dry,
+                loses: false,
             };
             link.transmitted(now, lane, written);
         }

@@ -12,7 +12,7 @@ use refrain_proto::{LaneId, Moment, frame::Frame, hello::Hello};
 use crate::{End, kinds::Kind};
 
 /// How long a piece stands still that was lost once.
-const STALL: Duration = Duration::from_millis(200);
+pub(crate) const STALL: Duration = Duration::from_millis(200);
 
 /// One transport, from both ends' view.
 #[derive(Debug)]

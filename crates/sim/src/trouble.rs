@@ -43,6 +43,8 @@ pub(crate) enum Trouble {
     Restart(End),
     /// An end takes no more flows.
     Drain(End),
+    /// The near end leaves a lane that it does not need. It harms nothing.
+    Spare,
     /// A transport does this to what it carries.
     Harm(Kind),
 }
@@ -257,6 +259,7 @@ impl Trouble {
             ),
             10.. if dying => Self::Restart(end),
             9 if rng.bool() => Self::Drain(end),
+            9 => Self::Spare,
             8 => match rng.bool() {
                 true => Self::Blackout,
                 false => Self::LateBlocks(end),

@@ -14,7 +14,10 @@ mod memories;
 mod rest;
 mod transports;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use fastrand::Rng;
 use refrain_proto::{FlowId, LaneId, Link, Moment};
@@ -49,6 +52,8 @@ pub(crate) struct World {
     /// The near end's present link.
     near_instance: u64,
     lanes_wanted: usize,
+    /// Lanes that the near end has left.
+    spared: BTreeSet<(u64, LaneId)>,
     /// What is to be done to the next frame of its kind, on whichever transport.
     rare_harm: Option<Kind>,
     dial_is_booked: bool,
@@ -149,6 +154,7 @@ impl World {
             transports: Vec::new(),
             near_instance: 0,
             lanes_wanted: plan.lanes,
+            spared: BTreeSet::new(),
             rare_harm: None,
             dial_is_booked: false,
             no_dial_before: Moment::default(),
@@ -239,6 +245,7 @@ impl World {
             }
             Trouble::Restart(end) => self.restart(end),
             Trouble::Drain(end) => return self.drain(end),
+            Trouble::Spare => return self.leave_spare_lane(),
             Trouble::Harm(kind) => self.harm_one(kind),
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use refrain_admission::Visit;
-use refrain_proto::{Fault, hello::Hello, link::LaneRefused, planted::Bug};
+use refrain_proto::{Fault, LaneFault, hello::Hello, link::LaneRefused, planted::Bug};
 use tokio::{
     net::{TcpListener, TcpStream},
     time::{Instant, sleep, timeout},
@@ -247,7 +247,7 @@ impl BegunLane {
         };
         peer.remember_effort(link);
         match end {
-            LaneEnd::Io(_) => {
+            LaneEnd::Io(_) | LaneEnd::Lane(LaneFault::Spare) => {
                 tracing::debug!(peer = %label, %address, lane = id.0, "a lane ended: {end}")
             }
             LaneEnd::Damaged(_) => {

@@ -120,6 +120,11 @@ impl DialPlan {
         (0..dials).map(|_| self.next_dial(now)).collect()
     }
 
+    /// Whether more lanes are up than are wanted: those that loss had asked for.
+    pub(crate) fn has_spare_lanes(&self, now: Instant, lanes_max: usize) -> bool {
+        self.lanes_up > self.wanted_lanes(now, lanes_max)
+    }
+
     /// When a lane will have rested enough, if one rests.
     pub(crate) fn next_rested(&self, now: Instant) -> Option<Instant> {
         let rests = self.failures.iter().map(|failure| failure.rests_until);

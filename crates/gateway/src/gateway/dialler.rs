@@ -72,6 +72,9 @@ impl Dialer {
             self.note_lanes_up(*lanes_up.borrow_and_update());
             let now = Instant::now();
             let lanes_max = link.with(|link, _| link.lanes_max());
+            if self.plan.has_spare_lanes(now, lanes_max) {
+                link.with(|link, _| link.leave_spare_lane());
+            }
             for dial in self.plan.next_dials(now, self.lanes.len(), lanes_max) {
                 let (gateway, peer) = (Arc::clone(&self.gateway), Arc::clone(&self.peer));
                 let lane = keep_lane(gateway, peer, Arc::clone(&link));
@@ -176,6 +179,9 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     let end = lane::run(&lane, stream, counts, pace).await;
     peer.remember_effort(&link);
     let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
+    if let LaneEnd::Lane(LaneFault::Spare) = end {
+        return (Ending::Lived, None);
+    }
     let outlook = match end {
         LaneEnd::Lane(LaneFault::Silent) => Some(Outlook::Silent),
         // It is there, and takes the next link.

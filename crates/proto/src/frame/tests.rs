@@ -64,6 +64,7 @@ fn samples() -> Vec<Frame<'static>> {
         },
         Frame::Drain,
         Frame::Stalled,
+        Frame::Spare,
         Frame::Moved { flow, by: -70_000 },
         Frame::Abort {
             text: "a block's check failed",

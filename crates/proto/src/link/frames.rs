@@ -50,14 +50,8 @@ impl Link {
         };
         let read = input.len() - rest.len();
         input.drain(..read);
-        let round_trip = self.smoothed_round_trip();
         if let Some(state) = self.lanes.get_mut(&lane) {
-            let stalled = state.arrivals.came(now, !input.is_empty(), round_trip);
             state.input = input;
-            if stalled {
-                self.send_control(lane, &Frame::Stalled);
-                self.stall_seen(now, lane);
-            }
         }
         match result {
             Err(Fault::Lane(fault)) => self.lane_down(lane, fault),
@@ -207,7 +201,12 @@ impl Link {
                 Ok(())
             }
             Frame::Stalled => {
-                self.stall_seen(now, lane);
+                self.loss_seen(now, lane);
+                Ok(())
+            }
+            Frame::Spare if self.role == Role::Near => Err(Violation::SpareFromFarEnd.into()),
+            Frame::Spare => {
+                self.lane_is_spare(lane);
                 Ok(())
             }
             Frame::Offer(ref frame) => self.offers_came(lane, frame),

@@ -16,7 +16,6 @@ use refrain_codec::{geometry::CacheGeometry, simd::Backend};
 
 use super::{Caches, Event, Link, Role, keys_where};
 use crate::{
-    arrivals::Arrivals,
     fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation},
     flow::{Flow, Strand},
     frame::{FlowId, Frame, LaneId},
@@ -35,6 +34,8 @@ use crate::{
 pub(super) struct Lane {
     /// Whether the other end's hello has come.
     pub(super) is_up: bool,
+    /// Whether no more flows begin here: the link needs fewer lanes.
+    pub(super) is_spare: bool,
     /// The flows that the other end opened here have numbers below this, and count up.
     pub(super) peer_flows_end: FlowId,
     /// Bytes that are no whole frame yet.
@@ -61,9 +62,8 @@ pub(super) struct Lane {
     pub(super) heard_at: Moment,
     pub(super) ping: Option<(u64, Moment)>,
     pub(super) ping_due: Moment,
-    pub(super) arrivals: Arrivals,
-    /// When loss last held it up, either way; for users to see.
-    pub(super) stalled_at: Option<Moment>,
+    /// When loss last slowed it down, either way; for users to see.
+    pub(super) lossy_at: Option<Moment>,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
 }
@@ -129,7 +129,7 @@ impl Lane {
     }
 
     pub(super) fn is_held_up(&self, now: Moment) -> bool {
-        self.stalled_at
+        self.lossy_at
             .is_some_and(|at| now.since(at) < HELD_UP_SHOWN)
     }
 }
@@ -239,6 +239,11 @@ impl Link {
         lane.is_up || self.role == Role::Near && !self.caches.are_agreed
     }
 
+    /// Whether new flows, or blocks of others, may go there.
+    pub(super) fn takes_flows(&self, lane: &Lane) -> bool {
+        self.carries(lane) && !lane.is_spare
+    }
+
     fn say_hello(&mut self, lane: LaneId) {
         let hello = Hello {
             instance: self.instance,
@@ -336,7 +341,7 @@ impl Link {
         if Bug::EarlyHoles.is_planted() {
             self.caches.sender.settle_unasked(lane);
         }
-        self.counters.events.lanes_lost += u64::from(state.is_up);
+        self.counters.events.lanes_lost += u64::from(state.is_up && !state.is_spare);
         self.dead_lanes.insert(
             lane,
             DeadLane {
@@ -428,7 +433,7 @@ impl Link {
     /// flows of a kind find each other at once. Where loss was seen of late, lanes in turn,
     /// those that are held up left out if there are others.
     pub(super) fn lane_for(&self, target: &str) -> Option<LaneId> {
-        let all = keys_where(&self.lanes, |lane| self.carries(lane));
+        let all = keys_where(&self.lanes, |lane| self.takes_flows(lane));
         if all.is_empty() {
             return None;
         }
@@ -436,7 +441,9 @@ impl Link {
         if !self.is_lossy() {
             return Some(pick(&all, refrain_codec::check(0, target.as_bytes())));
         }
-        let free = keys_where(&self.lanes, |lane| lane.is_up && !lane.is_writing);
+        let free = keys_where(&self.lanes, |lane| {
+            self.takes_flows(lane) && !lane.is_writing
+        });
         let choice = if free.is_empty() { &all } else { &free };
         Some(pick(choice, self.next_flow.0 / 2))
     }

@@ -1,8 +1,9 @@
 //! Flows on several lanes.
 //!
-//! A lane that lost a segment stands still for a time-out, and would hold up all of its flows,
-//! longer together than on connections of their own. So where loss was seen, a lane that has
-//! nothing to send takes over flows that wait for one whose transport is busy, block by block.
+//! Most congestion controls slow down by half for a lost segment, whatever it was lost for. So where segments are
+//! lost by chance, as the sender's kernel knows, one connection has a fraction of the link, and all flows on it
+//! together. There a lane that has nothing to send takes over flows that wait for one whose transport is busy,
+//! block by block.
 //! The receiver decodes blocks as they come, whatever their lane, and puts the flow's bytes in
 //! order; no lane waits for another. A single flow then has all lanes' congestion windows.
 //!
@@ -12,7 +13,8 @@
 use super::{Event, Link, ResetReason, Role, lanes::Lane};
 use crate::{
     codes::reset,
-    frame::{FlowId, LaneId},
+    fault::LaneFault,
+    frame::{FlowId, Frame, LaneId},
     limits::WANT_LANES_AGAIN,
     moment::Moment,
 };
@@ -25,15 +27,15 @@ const WAITING_FLOW_BYTES: usize = 16 << 10;
 const LEFT_FOR_BYTES: usize = 64 << 10;
 
 impl Link {
-    /// Whether loss held up a lane of late, at this end or the other.
+    /// Whether loss slowed down a lane of late, as this end sees it or the other.
     pub(super) fn is_lossy(&self) -> bool {
         self.loss_seen_at.is_some()
     }
 
-    /// Loss held up `lane`.
-    pub(super) fn stall_seen(&mut self, now: Moment, lane: LaneId) {
+    /// Loss slows down `lane`, in the direction of either end.
+    pub(super) fn loss_seen(&mut self, now: Moment, lane: LaneId) {
         if let Some(state) = self.lanes.get_mut(&lane) {
-            state.stalled_at = Some(now);
+            state.lossy_at = Some(now);
         }
         let seen_before = self.loss_seen_at.replace(now);
         if seen_before.is_some_and(|at| now.since(at) < WANT_LANES_AGAIN) {
@@ -46,6 +48,51 @@ impl Link {
         lanes.into_iter().for_each(|lane| self.say_transmit(lane));
     }
 
+    /// The link needs fewer lanes than it has (near end). One that nothing uses is closed: no more flows begin there,
+    /// and the far end, which may have opened one just now, closes it. Says which.
+    pub fn leave_spare_lane(&mut self) -> Option<LaneId> {
+        let mut lanes = self.lanes.iter().rev();
+        let spare = lanes.find(|&(&id, lane)| self.takes_flows(lane) && self.is_unused(id));
+        // Version 1 has no word for it.
+        let lane = spare
+            .map(|(&id, _)| id)
+            .filter(|_| self.send_window.is_shared())?;
+        self.lanes.get_mut(&lane)?.is_spare = true;
+        self.send_control(lane, &Frame::Spare);
+        Some(lane)
+    }
+
+    /// The near end opens no more flows on `lane`.
+    pub(super) fn lane_is_spare(&mut self, lane: LaneId) {
+        self.lanes
+            .entry(lane)
+            .and_modify(|lane| lane.is_spare = true);
+        self.close_if_spare(lane);
+    }
+
+    /// The far end closes a lane that the near end left and that nothing uses any more.
+    pub(super) fn close_if_spare(&mut self, lane: LaneId) {
+        let is_spare = self.lanes.get(&lane).is_some_and(|lane| lane.is_spare);
+        let has_others = self.lanes.values().any(|lane| self.takes_flows(lane));
+        if self.role == Role::Far && is_spare && has_others && self.is_unused(lane) {
+            self.lane_down(lane, LaneFault::Spare);
+        }
+    }
+
+    /// Whether the near end left the lane.
+    #[must_use]
+    pub fn is_spare(&self, lane: LaneId) -> bool {
+        self.lanes.get(&lane).is_some_and(|lane| lane.is_spare)
+    }
+
+    /// Whether no flow depends on the lane, and all that was sent on it has arrived.
+    fn is_unused(&self, id: LaneId) -> bool {
+        let has_work = |lane: &Lane| lane.is_writing || lane.has_queued_flows();
+        !self.lanes.get(&id).is_some_and(has_work)
+            && self.caches.sender.outstanding_bytes(id) == 0
+            && !self.flows.values().any(|flow| flow.travels_on(id))
+    }
+
     /// If flows wait for `lane`, another one that has nothing to do may take them over.
     pub(super) fn offer_to_idle_lane(&mut self, lane: LaneId) {
         let is_busy = |lane: &Lane| lane.is_writing || lane.transmit_said;
@@ -53,7 +100,7 @@ impl Link {
         if !self.is_lossy() || !self.lanes.get(&lane).is_some_and(waited_for) {
             return;
         }
-        let mut lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);
+        let mut lanes = self.lanes.iter().filter(|(_, lane)| self.takes_flows(lane));
         if let Some((&idle, _)) = lanes.find(|(_, lane)| !is_busy(lane)) {
             self.say_transmit(idle);
         }
@@ -86,7 +133,7 @@ impl Link {
         let load = |id: LaneId, lane: &Lane| {
             self.caches.sender.outstanding_bytes(id) + lane.queued_flows() * WAITING_FLOW_BYTES
         };
-        let lanes = self.lanes.iter().filter(|(_, lane)| lane.is_up);
+        let lanes = self.lanes.iter().filter(|(_, lane)| self.takes_flows(lane));
         let lightest = lanes.min_by_key(|&(&id, lane)| load(id, lane));
         let (Some(present_lane), Some((&id, lane))) = (self.lanes.get(&present), lightest) else {
             return present;

@@ -120,6 +120,12 @@ impl Link {
         let Some(state) = self.lanes.get_mut(&lane).filter(|state| state.is_up) else {
             return;
         };
+        if state.ping_due <= now && state.is_spare {
+            self.close_if_spare(lane);
+        }
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return;
+        };
         if state.ping_due <= now {
             state.ping_due = now + interval;
             if state.ping.is_none() {

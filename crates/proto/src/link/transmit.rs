@@ -84,6 +84,10 @@ impl Link {
         let round_trip = self.smoothed_round_trip();
         let effort = self.effort.wrote(now, written, plain_bytes, round_trip);
         self.make(effort);
+        if written.loses {
+            self.send_control(lane, &Frame::Stalled);
+            self.loss_seen(now, lane);
+        }
     }
 
     /// Counts the time in which writers waited for the receiver, and no lane had anything to send.

@@ -1,33 +1,22 @@
 //! Flows that take further lanes where loss was seen (`docs/architecture.md`, 10).
 
-use std::time::Duration;
-
 use refrain_proto::{Event, FlowId, LaneFault, LaneId, ResetReason, effort::Written};
 
 use crate::pair::{Pair, noise, take_all, transmit};
 
-/// Opens two flows that share a lane, and lets loss be seen: what the home lane brings stops
-/// twice in the middle of a frame.
+/// Opens two flows that share a lane, which loses segments.
 fn two_flows_and_loss(pair: &mut Pair) -> ([FlowId; 2], LaneId) {
     let flows = [pair.open("a:1"), pair.open("a:1")];
     let rows = pair.near.status(pair.now).flows;
     let home = rows[0].lane;
     assert_eq!(home, rows[1].lane, "flows to one target share a lane");
-    for (seed, pause) in (70..).zip([1, 1, 1, 1, 1, 1, 1, 1, 1, 300, 1, 300]) {
-        pair.near.write(flows[0], &noise(1000, seed));
-        let bytes = transmit(&mut pair.near, pair.now, home);
-        let (first, rest) = bytes.split_at(500);
-        pair.far.receive(pair.now, home, first).expect("no fault");
-        pair.now = pair.now + Duration::from_millis(pause);
-        pair.far.receive(pair.now, home, rest).expect("no fault");
-        pair.near.transmitted(pair.now, home, Written::default());
-    }
+    let written = Written {
+        loses: true,
+        ..Written::default()
+    };
+    pair.near.transmitted(pair.now, home, written);
     pair.settle();
     assert!(pair.near_events.contains(&Event::WantLanes));
-    let mut buffer = Vec::new();
-    take_all(&mut pair.far, flows[0], &mut buffer);
-    pair.far.taken(flows[0], buffer.len());
-    pair.settle();
     (flows, home)
 }
 

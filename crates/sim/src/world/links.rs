@@ -197,7 +197,12 @@ impl World {
         lane: LaneId,
         fault: LaneFault,
     ) -> Result<(), Failure> {
+        let is_spared = self.spared.contains(&(link, lane));
         let damage_alone = match fault {
+            LaneFault::Spare => {
+                self.kinds.note(Kind::LaneSpared);
+                false
+            }
             LaneFault::TransportClosed | LaneFault::OtherGateway => false,
             LaneFault::Silent => {
                 self.kinds.note(Kind::LaneFoundSilent);
@@ -212,7 +217,7 @@ impl World {
                 true
             }
         };
-        if !self.is_troubled || (damage_alone && !self.is_damaged) {
+        if !self.is_troubled && !is_spared || (damage_alone && !self.is_damaged) {
             return Err(Failure::LaneForNoReason { end, fault });
         }
         let side = self.link_side(end, link);
@@ -391,6 +396,17 @@ impl World {
         if end == End::Near {
             self.begin_near_link();
         }
+    }
+
+    pub(super) fn leave_spare_lane(&mut self) -> Result<(), Failure> {
+        let link = self.near_instance;
+        if let Some(side) = self.link_side(End::Near, link)
+            && let Some(lane) = side.link.leave_spare_lane()
+        {
+            self.spared.insert((link, lane));
+            self.lanes_wanted = (self.lanes_wanted - 1).max(1);
+        }
+        self.settle(End::Near, link)
     }
 
     pub(super) fn drain(&mut self, end: End) -> Result<(), Failure> {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use refrain_proto::{LaneFault, LaneId, effort::Written, hello::Hello};
 
 use super::{Step, World, flows::Wish};
-use crate::{End, Failure, Kind, transport::Transport};
+use crate::{
+    End, Failure, Kind,
+    transport::{STALL, Transport},
+};
 
 /// The far end waits no longer for the first word on a transport.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -136,6 +139,7 @@ impl World {
                 working: encoding,
                 waiting: took,
                 was_dry: took.is_zero(),
+                loses: took >= STALL,
             };
             side.link.transmitted(now, lane, written);
         }

@@ -164,7 +164,7 @@ impl Ends {
 
     /// What the near end's application and its history do.
     fn read_and_remember(&mut self, transfer: &mut Transfer<'_>) {
-        let (now, mut buffer) = (self.now, Vec::new());
+        let mut buffer = Vec::new();
         let flow = transfer.flow;
         let ended = self.near.call(|link| {
             while link.poll_event().is_some() {}
