@@ -1,10 +1,21 @@
 //! Peers with wrong keys, of other versions, or without room for one more.
 
-use std::net::SocketAddr;
+use std::{
+    io::Write,
+    net::{SocketAddr, TcpStream},
+    path::PathBuf,
+    sync::mpsc::{Sender, channel},
+    time::Duration,
+};
+
+use refrain_proto::hello::Hello;
+use tokio::net::TcpListener;
 
 use crate::{
     block_on,
     common::{
+        PATIENCE,
+        addresses::free_address,
         command::{keygen, refrain_fails},
         eventually,
         fake_peer::{FakeLane, hello_of_versions},
@@ -156,4 +167,71 @@ fn a_far_end_without_memory_for_another_link() {
     assert_refused_with(&site, &far, &second, "other.key", "raise its --memory");
     drop(first);
     second.wait_until_up();
+}
+
+/// A far end that takes a lane and never says its hello: the bytes that come on the first lane, as the test takes them.
+async fn silent_far_end(listener: TcpListener, key: PathBuf, near_key: String, came: Sender<u8>) {
+    let mut lane = FakeLane::accept(&listener, &key, &near_key).await;
+    while let Ok(bytes) = lane.try_receive().await {
+        bytes
+            .into_iter()
+            .for_each(|byte| came.send(byte).expect("the test listens"));
+    }
+}
+
+/// A near end of `others` more peers, whose first one is silent: how the near end's first lane begins, up to `until`.
+fn first_flight(others: usize, until: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let site = Site::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let listener = runtime
+        .block_on(TcpListener::bind("127.0.0.1:0"))
+        .expect("an address");
+    let silent = listener.local_addr().expect("an address");
+    let (sender, came) = channel();
+    runtime.spawn(silent_far_end(
+        listener,
+        site.path("far.key"),
+        site.near_key.clone(),
+        sender,
+    ));
+    let other_key = keygen(&site.path("other.key"));
+    let mut peers = vec![("first", silent, site.far_key.as_str())];
+    // Nobody listens there.
+    peers.extend((0..others).map(|_| ("second", free_address(), other_key.as_str())));
+    let entry = free_address();
+    let forward = format!("{entry}=origin.example:80");
+    let _near = site.near_of(&peers, &["--forward", &forward]);
+    let mut client = TcpStream::connect(entry).expect("the near end listens");
+    client.write_all(b"a request").expect("a connection");
+    let mut bytes = Vec::new();
+    while !until(&bytes) {
+        bytes.push(came.recv_timeout(PATIENCE).expect("more bytes"));
+    }
+    // What would follow at once is there, too.
+    while let Ok(byte) = came.recv_timeout(Duration::from_millis(300)) {
+        bytes.push(byte);
+    }
+    bytes
+}
+
+fn names_the_target(bytes: &[u8]) -> bool {
+    bytes.windows(17).any(|text| text == b"origin.example:80")
+}
+
+#[test]
+fn a_request_follows_the_hello_without_an_answer() {
+    let bytes = first_flight(0, names_the_target);
+    let (_, read) = Hello::read(&bytes).expect("a hello").expect("whole");
+    assert!(names_the_target(&bytes[read..]));
+}
+
+#[test]
+fn a_request_that_another_peer_could_take_waits_for_the_answer() {
+    let is_hello = |bytes: &[u8]| matches!(Hello::read(bytes), Ok(Some(_)));
+    let bytes = first_flight(1, is_hello);
+    assert!(!names_the_target(&bytes), "{bytes:?}");
 }

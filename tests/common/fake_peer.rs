@@ -80,6 +80,15 @@ impl FakeLane {
         received
     }
 
+    /// What comes next; an error once nothing can come any more.
+    pub(crate) async fn try_receive(&mut self) -> io::Result<Vec<u8>> {
+        let mut received = Vec::new();
+        match self.stream.read_buf(&mut received).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(received),
+        }
+    }
+
     /// Exchanges hellos as a near end does, so that frames may follow.
     pub(crate) async fn greet(&mut self) {
         let greeted = self.greet_with(Hello {

@@ -71,6 +71,11 @@ impl FlowHandle {
         &self.signals
     }
 
+    /// Whether its link has a lane.
+    pub(crate) fn is_link_up(&self) -> bool {
+        self.link.is_up()
+    }
+
     /// Writes bytes that were read before the flow was open. They must be within the
     /// initial credit.
     pub(crate) fn write_first(&self, bytes: &[u8]) -> usize {

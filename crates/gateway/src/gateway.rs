@@ -166,7 +166,7 @@ impl Gateway {
     pub(crate) fn peers(&self) -> Vec<(Arc<Peer>, Turn)> {
         let peers = self.order().into_iter().map(|key| self.peer(key));
         let peers: Vec<_> = peers.collect();
-        let turns: Vec<_> = turns(self.prospects(&peers, Instant::now())).collect();
+        let turns: Vec<_> = turns(self.prospects(&peers, Instant::now(), false)).collect();
         peers.into_iter().zip(turns).collect()
     }
 
@@ -215,7 +215,8 @@ impl Gateway {
             let routed = self.policy.load().routes_of(target);
             let peers = candidates(&self.order(), named, &routed).into_iter();
             let peers: Vec<_> = peers.map(|key| self.peer(key)).collect();
-            let until = match choose(self.prospects(&peers, came)) {
+            let is_only = peers.len() == 1;
+            let until = match choose(self.prospects(&peers, came, is_only)) {
                 Prospect::Up(link) | Prospect::Leaving(link) => return Ok(link),
                 Prospect::Gone => return Err(Refusal::LinkDown),
                 Prospect::Awaited(until) => until,
@@ -229,15 +230,16 @@ impl Gateway {
         }
     }
 
-    /// How these peers stand for a flow that came then.
+    /// How these peers stand for a flow that came then, which may have no other than one (`is_only`).
     fn prospects(
         &self,
         peers: &[Arc<Peer>],
         came: Instant,
+        is_only: bool,
     ) -> impl Iterator<Item = Prospect<Arc<SharedLink>>> {
         let dead_after = self.config.timeouts.dead_after;
         let peers = peers.iter();
-        peers.map(move |peer| peer.prospect(came, self.started, dead_after))
+        peers.map(move |peer| peer.prospect(came, self.started, dead_after, is_only))
     }
 
     /// The peers that new flows may go to, in order.

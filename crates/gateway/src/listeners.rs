@@ -179,6 +179,8 @@ impl Client {
             Ok(Standing::Open) => Ok((flow, sent)),
             Ok(Standing::Refused(refusal)) => Err(refusal),
             Ok(Standing::Reset(reason)) => Err(Refusal::from_reset(reason)),
+            // The flow may have gone along with this end's hello, which nobody has answered.
+            Ok(Standing::Opening) | Err(_) if !flow.is_link_up() => Err(Refusal::LinkDown),
             Ok(Standing::Opening) | Err(_) => Err(Refusal::TimedOut),
         }
     }

@@ -232,5 +232,7 @@ async fn dial(
         }
     })?;
     let lane = link.begin_lane(|link, now| link.dial_lane(now).ok_or(ConnectError::NoLaneLeft))?;
+    // Flows may follow its hello.
+    gateway.changes.send_replace(());
     Ok((lane, stream, address))
 }

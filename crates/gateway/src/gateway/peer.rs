@@ -136,11 +136,15 @@ impl Peer {
 
     /// How it stands for a flow that came then. One that this end does not dial is there within
     /// `dead_after` of the loss of its last lane, or of this end's start: so long flows wait.
+    ///
+    /// A flow that no other peer could take follows this end's hello at once. With others to turn to it
+    /// waits for the answer, since a request is not sent to two peers.
     pub(super) fn prospect(
         &self,
         came: Instant,
         started: Instant,
         dead_after: Duration,
+        is_only: bool,
     ) -> Prospect<Arc<SharedLink>> {
         let links = self.links();
         if let Some(link) = links.iter().rev().find(|link| link.is_up()) {
@@ -151,6 +155,11 @@ impl Peer {
             };
         }
         if let Some(dialled) = &self.dialled {
+            let takes_early =
+                |link: &&Arc<SharedLink>| link.with(|link, _| link.takes_early_flows());
+            if let Some(link) = links.last().filter(takes_early).filter(|_| is_only) {
+                return Prospect::Up(Arc::clone(link));
+            }
             return match dialled.outlook() {
                 Outlook::Dialling | Outlook::Up => Prospect::Awaited(None),
                 // It may be back since.

@@ -239,6 +239,13 @@ impl Link {
         lane.is_up || self.role == Role::Near && !self.caches.are_agreed
     }
 
+    /// Whether flows may be opened that go along with the hello of the link's first lane: it is dialled, and nothing has
+    /// come on it yet (near end).
+    #[must_use]
+    pub fn takes_early_flows(&self) -> bool {
+        !self.caches.are_agreed && self.lanes.values().any(|lane| self.carries(lane))
+    }
+
     /// Whether new flows, or blocks of others, may go there.
     pub(super) fn takes_flows(&self, lane: &Lane) -> bool {
         self.carries(lane) && !lane.is_spare
