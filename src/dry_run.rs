@@ -131,11 +131,12 @@ fn common(
         rate.unwrap_or_else(|| "whatever the links take".to_owned()),
     )?;
     line("mode", config.mode.to_string())?;
-    // Without caches an end neither matches nor compresses.
+    if config.mode.compresses() {
+        line("effort", config.effort.to_string())?;
+    }
     if !config.mode.keeps_caches() {
         return Ok(());
     }
-    line("effort", config.effort.to_string())?;
     let matching = &config.matching;
     line(
         "matching",

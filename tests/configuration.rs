@@ -262,15 +262,20 @@ fn a_dry_run_tells_what_would_be_in_vain() {
             text(&tried.stderr),
         )
     };
-    let idle = "with --mode receiver and no --store nothing is saved";
+    let idle = "with --mode receiver and no --store nothing is predicted";
     for (mode, warnings) in [("receiver", 1), ("auto", 0), ("sender", 0), ("off", 0)] {
         let (code, said, warned) = near(&["--mode", mode]);
         assert_eq!(code, Some(0), "{warned}");
         assert_eq!(warned.matches(idle).count(), warnings, "{mode}: {warned}");
         let has_caches = ["auto", "sender"].contains(&mode);
-        for line in ["\n  effort ", "\n  matching ", "with caches of"] {
+        for line in ["\n  matching ", "with caches of"] {
             assert_eq!(said.contains(line), has_caches, "{mode}: {line} in\n{said}");
         }
+        assert_eq!(
+            said.contains("\n  effort "),
+            mode != "off",
+            "{mode}:\n{said}"
+        );
     }
 
     let [store, other, link] =

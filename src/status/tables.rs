@@ -5,7 +5,9 @@
 
 use std::io::{self, Write};
 
-use refrain_gateway::status::{Direction, Driver, Flow, Peer, Predictions, Status, TargetTraffic};
+use refrain_gateway::status::{
+    Direction, Driver, Flow, LimitedBy, Peer, Predictions, Status, TargetTraffic,
+};
 
 use crate::table::{Table, age, bytes, percent};
 
@@ -178,13 +180,20 @@ fn targets(targets: &[TargetTraffic]) -> Table {
 fn flows(flows: &[Flow]) -> Table {
     let mut table = Table::new(
         "flow  <target  <opened  <class  <direction  <driven by  age  app  predicted  matching  zstd  \
-         overhead  link  saved  <why so driven",
+         overhead  link  saved  <waited for  <why so driven",
     );
     for flow in flows {
         // What is received was classed at the other end.
-        for (direction, class, counts, driver) in [
-            ("sent", flow.class.as_str(), &flow.sent, &flow.send_driver),
-            ("received", "-", &flow.received, &flow.receive_driver),
+        let waited = waited(&flow.limited_by, flow.age_s);
+        for (direction, class, counts, driver, waited) in [
+            (
+                "sent",
+                flow.class.as_str(),
+                &flow.sent,
+                &flow.send_driver,
+                waited.as_str(),
+            ),
+            ("received", "-", &flow.received, &flow.receive_driver, "-"),
         ] {
             let cells = [
                 flow.id.to_string(),
@@ -196,10 +205,32 @@ fn flows(flows: &[Flow]) -> Table {
                 age(flow.age_s),
             ];
             let why = why(driver, &counts.predictions);
-            table.row(cells.into_iter().chain(sum(counts)).chain([why]));
+            let last = [waited.to_owned(), why];
+            table.row(cells.into_iter().chain(sum(counts)).chain(last));
         }
     }
     table
+}
+
+/// What a flow of this age waited for, and for how much of it.
+fn waited(limited_by: &LimitedBy, age_s: f64) -> String {
+    let waits = [
+        ("reader", limited_by.reader_s),
+        ("credit", limited_by.credit_s),
+        ("link", limited_by.link_s),
+        ("processor", limited_by.processor_s),
+    ];
+    let waits = waits
+        .into_iter()
+        .filter(|(_, seconds)| *seconds >= age_s / 100.0);
+    let waits: Vec<String> = waits
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .map(|(name, seconds)| format!("{name} {}", percent(seconds, age_s)))
+        .collect();
+    match waits.is_empty() {
+        true => "nothing".to_owned(),
+        false => waits.join(", "),
+    }
 }
 
 /// Why an end drives a direction of a flow, and what came of its predictions.
@@ -395,6 +426,11 @@ mod tests {
             received: Direction::default(),
             send_driver: driver.clone(),
             receive_driver: driver,
+            limited_by: LimitedBy {
+                link_s: 0.25,
+                reader_s: 0.001,
+                ..LimitedBy::default()
+            },
         };
         let mut out = Vec::new();
         flows(&[flow]).print(&mut out).expect("memory");
@@ -402,6 +438,8 @@ mod tests {
         let class = |line: &str| line.split_whitespace().nth(3).map(str::to_owned);
         let classes: Vec<_> = out.lines().skip(1).filter_map(class).collect();
         assert_eq!(classes, ["ordinary", "-"], "{out}");
+        assert!(out.contains("link 25.0 %"), "{out}");
+        assert!(!out.contains("reader"), "{out}");
     }
 
     #[test]

@@ -204,8 +204,8 @@ impl Config {
                  modes auto and receiver use it"
             ),
             false if mode == Mode::Receiver => format!(
-                "with --mode {mode} and no --store nothing is saved: bytes are carried as they are; give \
-                 it a --store, or use mode auto"
+                "with --mode {mode} and no --store nothing is predicted: data is only compressed; pass \
+                 --store, or use --mode auto"
             ),
             _ => return warnings,
         };

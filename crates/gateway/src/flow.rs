@@ -240,13 +240,7 @@ impl FlowHandle {
     /// How many bytes the link takes: waits until it takes some.
     async fn room(&self, tcp: &TcpStream) -> io::Result<usize> {
         loop {
-            let room = self.link.with(|link, _| {
-                let room = link.writable_bytes(self.id);
-                if room == 0 {
-                    link.wait_writable(self.id);
-                }
-                room
-            });
+            let room = self.link.with(|link, now| link.room(now, self.id));
             if room > 0 {
                 return Ok(room);
             }

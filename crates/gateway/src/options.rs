@@ -270,9 +270,9 @@ options! {
          they take.");
     MODE = OptionSpec::new(BOTH, "mode", "auto|sender|receiver|off", Value("auto"),
         "Which end finds what repeats; both ends have a say. `auto`: the receiver predicts from \
-         its store what comes next, and matching and zstd take what is left. `sender`: matching \
-         and zstd alone. `receiver`: predictions alone; a far end keeps nothing of what it \
-         sent, so that any of several behind one address serves any near end. \
+         its store what comes next, and matching and zstd take what is left. `sender`: only \
+         matching and zstd. `receiver`: only predictions and zstd; a far end keeps nothing of the data that \
+         it sent, so any of several behind one address serves any near end. \
          `off`: everything is carried as it is.");
     STORE = OptionSpec::new(NEAR, "store", "DIR", Nothing,
         "A folder that keeps what this end receives, to predict from when it comes again; made if \

@@ -201,6 +201,22 @@ pub struct Flow {
     pub send_driver: Driver,
     /// The same for what it receives.
     pub receive_driver: Driver,
+    /// How long this end's sending waited, and for what.
+    #[serde(default)]
+    pub limited_by: LimitedBy,
+}
+
+/// How long a flow's sending waited, by what it waited for; the rest of its age it had nothing to send.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct LimitedBy {
+    /// Seconds for its reader at the other end, which takes slowly what has come.
+    pub reader_s: f64,
+    /// Seconds for credit of the link's window, while the reader keeps up.
+    pub credit_s: f64,
+    /// Seconds for the sockets of the link.
+    pub link_s: f64,
+    /// Seconds for this end's processor: matching, compression, encryption.
+    pub processor_s: f64,
 }
 
 impl Status {
@@ -448,6 +464,12 @@ impl Flow {
                 link.received.cache_bytes > 0,
                 unpredicted,
             ),
+            limited_by: LimitedBy {
+                reader_s: flow.limited_by.reader.as_secs_f64(),
+                credit_s: flow.limited_by.credit.as_secs_f64(),
+                link_s: flow.limited_by.link.as_secs_f64(),
+                processor_s: flow.limited_by.processor.as_secs_f64(),
+            },
         }
     }
 }

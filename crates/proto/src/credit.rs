@@ -36,7 +36,7 @@ const LOAN_BYTES_MAX: u64 = 1 << 20;
 const REPORT_BYTES_MIN: u64 = CREDIT_FLOOR_BYTES / 2;
 const REPORT_BYTES_MAX: u64 = 256 << 10;
 
-/// A writer that waits for the window is woken when it may write so much. Its own CREDIT wakes it for less.
+/// The window allows a writer so much or nothing, and wakes it for no less.
 const WAKE_BYTES: u64 = REPORT_BYTES_MIN;
 
 /// A flow is proven for so many round trips after a CREDIT, within these bounds: threads of a machine that is busy
@@ -133,6 +133,11 @@ impl SendCredit {
         self.outstanding().saturating_sub(self.floor_bytes)
     }
 
+    /// Plain bytes that the reader has taken, as far as it is known.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
     /// How many bytes may be written whatever other flows have outstanding.
     pub(crate) fn floor_left(&self) -> u64 {
         self.floor_bytes.saturating_sub(self.outstanding())
@@ -184,9 +189,14 @@ impl SendWindow {
     pub(crate) fn allowance(&self, credit: &SendCredit) -> u64 {
         // What it writes comes off what it may write, twice.
         let of_threshold = self.threshold().saturating_sub(credit.excess()) / 2;
-        match credit.is_proven {
+        let allowance = match credit.is_proven {
             true => of_threshold,
             false => of_threshold.min(self.unproven_left()),
+        };
+        // Half of what is left, again and again, would be many writes of a few bytes.
+        match allowance {
+            WAKE_BYTES.. => allowance,
+            _ => 0,
         }
     }
 

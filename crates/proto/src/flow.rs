@@ -13,6 +13,7 @@ use crate::{
     credit::{ReceiveCredit, SendCredit, SendWindow},
     frame::LaneId,
     in_order::InOrder,
+    limited::Limits,
     limits::PENDING_BYTES_MAX,
     moment::Moment,
     pending::PendingBytes,
@@ -65,6 +66,7 @@ pub(crate) struct SendHalf {
     /// It began with a request to encrypt by GSSAPI.
     pub(crate) asked_for_gssapi: bool,
     pub(crate) counters: LayerCounters,
+    pub(crate) limits: Limits,
 }
 
 /// What this end receives on a flow.

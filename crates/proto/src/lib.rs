@@ -72,6 +72,7 @@ mod traffic;
 
 mod credit;
 mod flow;
+pub mod limited;
 
 pub mod effort;
 mod mode;

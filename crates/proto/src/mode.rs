@@ -13,8 +13,8 @@ names! {
         Auto = "auto",
         /// The sender alone, against the mirrored cache; and zstd.
         Sender = "sender",
-        /// Predictions alone. Nothing of what was sent is kept from one flow to the next, and a flow
-        /// for which nothing is predicted costs nothing.
+        /// Predictions, and zstd for the rest. The sender keeps only zstd's history, which ends with the
+        /// lane.
         Receiver = "receiver",
         /// Nothing: bytes are carried as they are.
         Off = "off",
@@ -31,7 +31,7 @@ impl Mode {
     /// Whether blocks are compressed.
     #[must_use]
     pub fn compresses(self) -> bool {
-        matches!(self, Self::Auto | Self::Sender)
+        self != Self::Off
     }
 
     /// Whether offers are made and heeded.

@@ -229,9 +229,8 @@ impl Application {
         let mut wanted = unwritten.len().min(self.manner.write_bytes);
         if wanted > 0 {
             if self.manner.asks_for_room {
-                wanted = wanted.min(link.writable_bytes(flow));
+                wanted = wanted.min(link.room(now, flow));
                 if wanted == 0 {
-                    link.wait_writable(flow);
                     self.is_held_back = true;
                     kinds.note(Kind::WriterHeldBack);
                     return false;

@@ -158,12 +158,9 @@ impl End {
     /// Sends all of `bytes`, and the end.
     async fn send(&self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let taken = self.link.with(|link, _| {
-                let taken = link.write(self.id, bytes);
-                if taken == 0 {
-                    link.wait_writable(self.id);
-                }
-                taken
+            let taken = self.link.with(|link, now| {
+                let room = link.room(now, self.id).min(bytes.len());
+                link.write(self.id, &bytes[..room])
             });
             bytes = &bytes[taken..];
             if taken == 0 {

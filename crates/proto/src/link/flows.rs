@@ -107,8 +107,7 @@ impl Link {
     }
 
     /// How many bytes [`write`](Self::write) would take now.
-    #[must_use]
-    pub fn writable_bytes(&self, id: FlowId) -> usize {
+    pub(super) fn writable_bytes(&self, id: FlowId) -> usize {
         let Some(flow) = self
             .flows
             .get(&id)
@@ -138,7 +137,7 @@ impl Link {
     /// How many of a flow's next bytes are taken.
     pub(super) fn admit(&mut self, id: FlowId, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.writable_bytes(id));
-        let Some(flow) = self.flows.get_mut(&id) else {
+        let Some(flow) = self.flows.get_mut(&id).filter(|_| !bytes.is_empty()) else {
             return 0;
         };
         self.send_window.written(&mut flow.send.credit, taken);
@@ -179,17 +178,30 @@ impl Link {
         bytes.len()
     }
 
-    /// Wants [`Event::Writable`] when the flow takes bytes again.
-    pub fn wait_writable(&mut self, id: FlowId) {
-        if let Some(flow) = self.flows.get_mut(&id) {
-            flow.send.writer_waits = true;
-            if flow.writable_bytes(&self.send_window) == 0 {
-                self.send_window.wait(id, &mut flow.send.credit);
-            }
-            if self.pending_bytes >= self.config.pending_bytes_max {
-                self.hold_writer(id);
-            }
+    /// How many bytes [`write`](Self::write) would take now. If none, [`Event::Writable`] says when it takes some
+    /// again, and the wait counts as one of the flow.
+    pub fn room(&mut self, now: Moment, id: FlowId) -> usize {
+        let room = self.writable_bytes(id);
+        let round_trip = self.smoothed_round_trip();
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return 0;
+        };
+        if room > 0 {
+            flow.send.limits.writer_came(now, round_trip);
+            return room;
         }
+        flow.send.writer_waits = true;
+        if flow.writable_bytes(&self.send_window) == 0 {
+            flow.send.limits.writer_waits(now);
+            self.send_window.wait(id, &mut flow.send.credit);
+        }
+        if self.pending_bytes >= self.config.pending_bytes_max {
+            if let Some(lane) = self.lanes.get(&flow.send.lane) {
+                flow.send.limits.lane_waits(lane.clock);
+            }
+            self.hold_writer(id);
+        }
+        0
     }
 
     /// The application has sent its last byte (half-close).

@@ -159,6 +159,7 @@ impl Link {
                         let credit = &mut flow.send.credit;
                         let waits = flow.send.pending.len();
                         self.send_window.credited(now, id, credit, bytes, waits)?;
+                        flow.send.limits.reader_took(now, credit.taken_bytes());
                         self.say_writable(id);
                     }
                     None => self.send_window.credited_over(id, bytes),

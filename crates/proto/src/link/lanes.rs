@@ -20,6 +20,7 @@ use crate::{
     flow::{Flow, Strand},
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
+    limited::LaneClock,
     limits::{
         HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS, WINDOW_BYTES_MAX,
     },
@@ -66,6 +67,8 @@ pub(super) struct Lane {
     pub(super) lossy_at: Option<Moment>,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
+    /// How its transport has spent its time.
+    pub(super) clock: LaneClock,
 }
 
 /// What is to be remembered of a lane that died.
@@ -366,6 +369,7 @@ impl Link {
         for id in state.short_flows.into_iter().chain(state.long_flows) {
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.send.queued = false;
+                flow.send.limits.lane_lost();
                 self.queue_flow(id);
             }
         }

@@ -9,6 +9,7 @@ use crate::{
     counters::{LayerCounters, LinkCounters, PredictionCounters},
     effort::{Effort, EffortReason},
     frame::{FlowId, LaneId},
+    limited::LimitedBy,
     moment::Moment,
     predictions::link_history::LinkHistory,
     targets::TargetCounts,
@@ -93,6 +94,8 @@ pub struct FlowStatus {
     pub sent: LayerCounters,
     /// What this end received.
     pub received: LayerCounters,
+    /// What this end's sending waited for.
+    pub limited_by: LimitedBy,
     /// What was predicted of what this end sends, if offers were made.
     pub send_predictions: Option<FlowPredictions>,
     /// What this end predicts of what it receives, if it predicts.
@@ -177,6 +180,7 @@ impl Link {
                     class: flow.send.class,
                     sent: flow.send.counters,
                     received: flow.receive.counters,
+                    limited_by: flow.send.limits.counted(),
                     send_predictions: flow.send.expectations.as_ref().map(|expectations| {
                         FlowPredictions {
                             counters: expectations.counters,

@@ -7,6 +7,7 @@ use crate::{
     effort::{Effort, Written},
     flow::{Flow, SendHalf, Verdict, strand_on},
     frame::{FlowId, Frame, LaneId, LaneList, end_check},
+    limited::LaneClock,
     limits::{BLOCK_BYTES_MAX, CONTROL_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
     matching::sender::{Counted, Passage},
     moment::Moment,
@@ -80,6 +81,8 @@ impl Link {
             return;
         };
         state.is_writing = false;
+        state.clock.waiting += written.waiting;
+        state.clock.working += written.working;
         let plain_bytes = core::mem::take(&mut state.plain_bytes);
         let round_trip = self.smoothed_round_trip();
         let effort = self.effort.wrote(now, written, plain_bytes, round_trip);
@@ -134,6 +137,7 @@ impl Link {
         }
         if let (Some(state), Some(flow)) = (self.lanes.get_mut(&lane), self.flows.get_mut(&id)) {
             flow.send.queued = true;
+            flow.send.limits.lane_waits(state.clock);
             if flow.send.counters.app_bytes < SHORT_FLOW_BYTES {
                 state.short_flows.push_back(id);
             } else {
@@ -305,7 +309,7 @@ impl Link {
             Step::Send(len) => len.min(self.config.block_bytes_max),
             Step::Wait(until) => {
                 self.wake_flow(until, id);
-                self.unqueue(lane, id, short);
+                self.unqueue(now, lane, id, short);
                 return Turn::Sent;
             }
             Step::Confirm {
@@ -325,9 +329,9 @@ impl Link {
             let Some(passage) = self.passage(now, lane, id, verdict.class, len) else {
                 return Turn::Wait;
             };
-            self.send_block(lane, id, verdict, passage, len, out);
+            self.send_block(now, (lane, id), verdict, passage, len, out);
         }
-        self.unqueue(lane, id, short);
+        self.unqueue(now, lane, id, short);
         if let Some(flow) = self.flows.get(&id)
             && flow.send.ending
             && flow.send.pending.is_empty()
@@ -342,8 +346,10 @@ impl Link {
     }
 
     /// Takes `id`, which had its turn, from the front of its queue.
-    fn unqueue(&mut self, lane: LaneId, id: FlowId, short: bool) {
+    fn unqueue(&mut self, now: Moment, lane: LaneId, id: FlowId, short: bool) {
+        let mut clock = LaneClock::default();
         if let Some(state) = self.lanes.get_mut(&lane) {
+            clock = state.clock;
             let queue = if short {
                 &mut state.short_flows
             } else {
@@ -354,6 +360,7 @@ impl Link {
         }
         if let Some(flow) = self.flows.get_mut(&id) {
             flow.send.queued = false;
+            flow.send.limits.lane_came(now, clock);
         }
     }
 
@@ -453,8 +460,8 @@ impl Link {
 
     fn send_block(
         &mut self,
-        lane: LaneId,
-        id: FlowId,
+        now: Moment,
+        (lane, id): (LaneId, FlowId),
         verdict: Verdict,
         passage: Passage,
         len: usize,
@@ -495,6 +502,7 @@ impl Link {
             state.plain_bytes += len;
         }
         flow.send.counters.add(&counted);
+        flow.send.limits.sent(now, flow.send.counters.app_bytes);
         if let (Some(at), TrafficClass::FullEntropy) = (sent.at, class) {
             let unproven_bytes = len as u64 - counted.region_bytes;
             self.unproven.add(id, at, len, unproven_bytes);

@@ -51,7 +51,7 @@ fn what_is_confirmed_by_its_writer_does_not_wait() {
         for piece in content[..250_000].chunks(piece) {
             let mut written = 0;
             while written < piece.len() {
-                let room = pair.far.writable_bytes(flow);
+                let room = pair.far.room(pair.now, flow);
                 assert!(room > 2 * BLOCK_BYTES_MAX, "no more than a chunk waits");
                 written += pair
                     .far

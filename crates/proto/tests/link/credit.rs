@@ -37,11 +37,14 @@ struct Flow {
 
 impl Flow {
     /// Writes what the link takes of its next bytes.
-    fn write(&mut self, near: &mut Link) {
-        let wanted = self.left.min(PIECE.len());
-        let taken = near.write(self.id, &PIECE[..wanted]);
-        self.left -= taken;
-        self.waits = taken < wanted;
+    fn write(&mut self, now: Moment, near: &mut Link) {
+        self.waits = false;
+        while self.left > 0 && !self.waits {
+            let wanted = self.left.min(PIECE.len());
+            let room = near.room(now, self.id).min(wanted);
+            self.left -= near.write(self.id, &PIECE[..room]);
+            self.waits = room == 0;
+        }
     }
 }
 
@@ -54,6 +57,8 @@ struct Way {
     down: VecDeque<(Moment, Vec<u8>)>,
     /// Bytes that leave the near end in a tick.
     bytes_per_tick: usize,
+    /// Whether they are so few since its processor makes no more.
+    is_processor_slow: bool,
     flows: Vec<Flow>,
     /// Most bytes that waited at the far end.
     held_max: usize,
@@ -62,9 +67,14 @@ struct Way {
 impl Way {
     /// A way that takes `rate` bytes a second.
     fn new(rate: f64) -> Self {
+        Self::with_window(rate, WINDOW_BYTES_MAX)
+    }
+
+    fn with_window(rate: f64, window_bytes: u64) -> Self {
         let config = LinkConfig {
             mode: Mode::Off,
             flows_max: 2000,
+            window_bytes,
             ..LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"))
         };
         let now = Moment::default();
@@ -86,6 +96,7 @@ impl Way {
             up: VecDeque::new(),
             down: VecDeque::new(),
             bytes_per_tick: (rate * tick) as usize,
+            is_processor_slow: false,
             flows: Vec::new(),
             held_max: 0,
         }
@@ -184,19 +195,28 @@ impl Way {
                 if let Event::Writable(id) = event
                     && let Some(flow) = self.flows.iter_mut().find(|flow| flow.id == id)
                 {
-                    flow.write(&mut self.near);
+                    flow.write(self.now, &mut self.near);
                 }
             }
             for flow in self.flows.iter_mut().filter(|flow| !flow.waits) {
-                flow.write(&mut self.near);
+                flow.write(self.now, &mut self.near);
             }
             let mut bytes = Vec::new();
             self.near.poll_transmit(self.now, LANE, &mut bytes);
-            self.near.transmitted(self.now, LANE, Written::default());
+            room = room.saturating_sub(bytes.len());
+            let busy = match room {
+                0 => ROUND_TRIP / TICKS_PER_ROUND_TRIP,
+                _ => Duration::ZERO,
+            };
+            let mut written = Written::default();
+            match self.is_processor_slow {
+                true => written.working = busy,
+                false => written.waiting = busy,
+            }
+            self.near.transmitted(self.now, LANE, written);
             if bytes.is_empty() {
                 break;
             }
-            room = room.saturating_sub(bytes.len());
             self.up.push_back((arrives, bytes));
             if room == 0 {
                 break;
@@ -429,4 +449,41 @@ fn blocks_beyond_the_window_are_refused() {
         }
     };
     assert_eq!(fault, refused(Violation::BlockBeyondCredit));
+}
+
+/// A way with one flow after two seconds, and the share of them that its sending waited for its reader, for credit,
+/// for the link and for the processor.
+fn limits_of(mut way: Way, reads: bool) -> [f64; 4] {
+    way.open(1, 1 << 40);
+    way.flows[0].reads = reads;
+    let before = way.now;
+    way.run(Duration::from_secs(2));
+    // What it waits for at the end counts once it is over.
+    way.flows[0].reads = true;
+    way.run(2 * ROUND_TRIP);
+    let time = way.now.since(before).as_secs_f64();
+    let status = way.near.status(way.now);
+    let limited_by = status.flows[0].limited_by;
+    let waits = [
+        limited_by.reader,
+        limited_by.credit,
+        limited_by.link,
+        limited_by.processor,
+    ];
+    waits.map(|wait| wait.as_secs_f64() / time)
+}
+
+#[test]
+fn a_flow_tells_apart_what_limits_it() {
+    let limited_by = |way, reads, expected: usize| {
+        let shares = limits_of(way, reads);
+        assert!(shares[expected] > 0.8, "{expected}: {shares:?}");
+        assert!(shares.iter().sum::<f64>() < 1.1, "{expected}: {shares:?}");
+    };
+    limited_by(Way::new(1e9), false, 0);
+    limited_by(Way::with_window(1e9, 1 << 20), true, 1);
+    limited_by(Way::new(1e6), true, 2);
+    let mut way = Way::new(1e6);
+    way.is_processor_slow = true;
+    limited_by(way, true, 3);
 }

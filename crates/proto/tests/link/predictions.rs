@@ -162,7 +162,8 @@ fn an_edit_costs_its_own_bytes_where_lines_have_one_form() {
         let mut pair = predicting(1, Predict::Aligned);
         sent_of(&mut pair, "a:1", &content);
         let sent = sent_of(&mut pair, "a:1", &edited);
-        assert!(sent < edited.len() / 2, "{what}, aligned: {sent}");
+        // Lines compress well, so more of them leave before the offers come.
+        assert!(sent < edited.len() * 3 / 4, "{what}, aligned: {sent}");
     }
 }
 
