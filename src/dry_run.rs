@@ -130,6 +130,7 @@ fn common(
         "rate",
         rate.unwrap_or_else(|| "whatever the links take".to_owned()),
     )?;
+    line("congestion", config.congestion.to_string())?;
     line("mode", config.mode.to_string())?;
     if config.mode.compresses() {
         line("effort", config.effort.to_string())?;

@@ -16,6 +16,7 @@ use refrain_proto::{Fault, LaneFault, LaneId, LinkFault, effort::Written};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
     net::TcpStream,
+    task::yield_now,
     time::{Instant, timeout},
 };
 
@@ -32,6 +33,15 @@ use crate::{
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 const READ_BYTES: usize = 64 << 10;
+
+/// A lane that wrote so recently has more to write soon, and waits for the tasks that are ready. To others it would cost a
+/// wake-up of another thread.
+const BATCHING_INTERVAL: Duration = Duration::from_micros(100);
+
+/// Whether the socket is dry is asked before a write of so many bytes, and otherwise so often: a call of the system for
+/// each small message would cost more than it says.
+const ASKING_BYTES: usize = 4 << 10;
+const ASKING_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Why a lane's task ended.
 #[derive(Debug, thiserror::Error)]
@@ -179,6 +189,8 @@ async fn write(
     pace: Option<&Pace>,
 ) -> LaneEnd {
     let mut out = Vec::new();
+    let mut asked = Instant::now();
+    let mut last = asked;
     loop {
         out.clear();
         let began = Instant::now();
@@ -197,9 +209,17 @@ async fn write(
         }
         if out.is_empty() {
             signals.transmit.notified().await;
+            if last.elapsed() < BATCHING_INTERVAL {
+                // What other flows have read by now goes along, in one record.
+                yield_now().await;
+            }
             continue;
         }
-        counts.ask();
+        if out.len() >= ASKING_BYTES || began.duration_since(asked) > ASKING_INTERVAL {
+            counts.ask();
+            asked = began;
+        }
+        last = began;
         let sending = async {
             if let Some(pace) = pace {
                 pace.wait(out.len()).await;

@@ -3,7 +3,7 @@
 //! Linux alone says it; elsewhere, and for streams that are no TCP, there is no answer.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsFd, AsRawFd},
 };
 
@@ -11,15 +11,15 @@ use std::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
     /// Segments that were sent again.
-    pub retransmitted: u32,
+    pub(crate) retransmitted: u32,
     /// The round trip of late, in microseconds.
-    pub round_trip_us: u32,
+    pub(crate) round_trip_us: u32,
     /// The shortest of the last minutes.
-    pub round_trip_min_us: u32,
+    pub(crate) round_trip_min_us: u32,
     /// Bytes a second that the peer acknowledged of late, of the most that were seen for a round trip.
-    pub delivery_rate: u64,
+    pub(crate) delivery_rate: u64,
     /// Whether that is less than the path takes, since there was nothing more to send.
-    pub is_app_limited: bool,
+    pub(crate) is_app_limited: bool,
 }
 
 /// The congestion control of a connection.
@@ -29,6 +29,15 @@ pub enum Congestion {
     Auto,
     /// The one with this name.
     Named(String),
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("bbr if the kernel allows it, else the system's own"),
+            Self::Named(name) => f.write_str(name),
+        }
+    }
 }
 
 /// Why a congestion control cannot be used.

@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::{
     fault::Violation,
-    flow::Flow,
     frame::{FlowId, LaneId},
     limits::{CREDIT_FLOOR_BYTES, FLOOR_BYTES_MAX},
     moment::Moment,
@@ -44,6 +43,11 @@ const WAKE_BYTES: u64 = REPORT_BYTES_MIN;
 const PROVEN_ROUND_TRIPS: u32 = 3;
 const PROVEN_MIN: Duration = Duration::from_millis(50);
 const PROVEN_MAX: Duration = Duration::from_secs(2);
+
+/// How long a CREDIT proves a flow.
+fn proof_lasts(round_trip: Duration) -> Duration {
+    (round_trip * PROVEN_ROUND_TRIPS).clamp(PROVEN_MIN, PROVEN_MAX)
+}
 
 /// The sender's side of one flow's credit.
 #[derive(Debug)]
@@ -290,33 +294,33 @@ impl SendWindow {
         self.over.len()
     }
 
-    /// Finds out which flows are proven no more.
-    pub(crate) fn look_at_proven(
+    /// The next flow that may be proven no more: [`look_at_proof`](Self::look_at_proof) says whether it is.
+    pub(crate) fn next_stale(&mut self, now: Moment, round_trip: Duration) -> Option<FlowId> {
+        let lasts = proof_lasts(round_trip);
+        let stale = self
+            .proven
+            .pop_front_if(|(since, _)| now.since(*since) >= lasts);
+        stale.map(|(_, id)| id)
+    }
+
+    /// Finds out whether a flow is proven no more.
+    pub(crate) fn look_at_proof(
         &mut self,
         now: Moment,
         round_trip: Duration,
-        flows: &mut BTreeMap<FlowId, Flow>,
+        id: FlowId,
+        credit: &mut SendCredit,
     ) {
-        let lasts = (round_trip * PROVEN_ROUND_TRIPS).clamp(PROVEN_MIN, PROVEN_MAX);
-        while let Some((_, id)) = self
-            .proven
-            .pop_front_if(|(since, _)| now.since(*since) >= lasts)
-        {
-            let Some(Flow { send, .. }) = flows.get_mut(&id) else {
-                continue;
-            };
-            let credit = &mut send.credit;
-            if now.since(credit.heard_at) < lasts {
-                self.proven.push_back((credit.heard_at, id));
-                continue;
-            }
-            let waited = credit.waits_at.is_some();
-            self.stop_waiting(id, credit);
-            credit.is_proven = false;
-            self.unproven_bytes += credit.excess();
-            if waited {
-                self.wait(id, credit);
-            }
+        if now.since(credit.heard_at) < proof_lasts(round_trip) {
+            self.proven.push_back((credit.heard_at, id));
+            return;
+        }
+        let waited = credit.waits_at.is_some();
+        self.stop_waiting(id, credit);
+        credit.is_proven = false;
+        self.unproven_bytes += credit.excess();
+        if waited {
+            self.wait(id, credit);
         }
     }
 

@@ -50,6 +50,10 @@ const SHED_AFTER: Duration = Duration::from_millis(40);
 /// How long it has to rest before one is climbed.
 const CLIMB_AFTER: Duration = Duration::from_millis(100);
 
+/// Shorter pauses between writes are not idle. A peer that answers so soon is near, or the processor is busy with
+/// others: many small messages are as short of it as a long transfer.
+const IDLE_MIN: Duration = Duration::from_millis(1);
+
 /// The share of the time between bytes that the encoder may take on a rung that is climbed to.
 const ENCODER_SHARE: f64 = 0.7;
 
@@ -211,13 +215,15 @@ impl EffortControl {
         self.judge(round_trip)
     }
 
-    /// How much of the last `time` was not counted before. Time between is idle: a link that is hungry now and then
-    /// is not short of anything.
+    /// How much of the last `time` was not counted before. Time between is idle, unless it is very short: a link that
+    /// is hungry now and then is not short of anything.
     fn count(&mut self, now: Moment, time: Duration) -> Duration {
         let passed = now.since(self.counted_until);
         self.counted_until = self.counted_until.max(now);
         let idle = passed.saturating_sub(time);
-        self.hunger = self.hunger.saturating_sub(idle);
+        if idle >= IDLE_MIN {
+            self.hunger = self.hunger.saturating_sub(idle);
+        }
         passed.min(time)
     }
 
@@ -406,6 +412,23 @@ mod tests {
             };
             assert_eq!(control.wrote(now, written, 100, ms(1)), None);
         }
+    }
+
+    #[test]
+    fn many_small_messages_shed_it_as_a_long_transfer_does() {
+        let mut control = auto();
+        let written = Written {
+            encoding: Duration::from_micros(20),
+            working: Duration::from_micros(50),
+            waiting: ms(0),
+            was_dry: true,
+            loses: false,
+        };
+        for message in 0..20_000 {
+            let now = Moment(message * Duration::from_micros(300));
+            control.wrote(now, written, 1000, ms(0));
+        }
+        assert_eq!(control.effort(), LADDER[0]);
     }
 
     #[test]

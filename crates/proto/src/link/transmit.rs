@@ -212,8 +212,12 @@ impl Link {
     /// Finds out which flows' readers have not taken anything of late.
     pub(super) fn look_at_proven(&mut self, now: Moment) {
         let round_trip = self.smoothed_round_trip();
-        self.send_window
-            .look_at_proven(now, round_trip, &mut self.flows);
+        while let Some(id) = self.send_window.next_stale(now, round_trip) {
+            if let Some(flow) = self.flows.get_mut(&id) {
+                let credit = &mut flow.send.credit;
+                self.send_window.look_at_proof(now, round_trip, id, credit);
+            }
+        }
     }
 
     /// Writers that the window held back, now that some of it is free.
