@@ -7,6 +7,7 @@ mod common;
 mod endings;
 mod exchanges;
 mod kept;
+mod plain_content;
 
 use std::net::SocketAddr;
 
@@ -14,8 +15,14 @@ use common::{addresses::free_address, http::HandMadeOrigin, site::Pair};
 
 /// A pair with an HTTP proxy, and where that listens.
 fn proxy() -> (Pair, SocketAddr) {
+    proxy_with(&[])
+}
+
+/// The same with further options of the near end.
+fn proxy_with(options: &[&str]) -> (Pair, SocketAddr) {
     let listen = free_address();
-    let pair = Pair::start(&[], &["--http-proxy", &listen.to_string()]);
+    let address = listen.to_string();
+    let pair = Pair::start(&[], &[&["--http-proxy", &address], options].concat());
     (pair, listen)
 }
 

@@ -51,6 +51,7 @@ use tracing::level_filters::LevelFilter;
 use crate::access::Access;
 use crate::address::{self, ListenError};
 use crate::arguments::{Check, Options, Program};
+use crate::http_proxy::AcceptEncoding;
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::options::*;
@@ -122,6 +123,8 @@ config! {
         pub rate: Option<BitRate> = settings.optional_with(&RATE, parse_rate)?;
         /// Which end finds what repeats.
         pub mode: Mode = settings.one(&MODE)?;
+        /// What the HTTP proxy asks origins for.
+        pub(crate) accept_encoding: AcceptEncoding = settings.one(&ACCEPT_ENCODING)?;
         /// How hard to look for repeats.
         pub effort: EffortMode = settings.one(&EFFORT)?;
         /// The congestion control of lanes.

@@ -11,6 +11,8 @@
 //! ([`Body`]), and the client nothing behind the answer ([`Answer`]); the answer's head is written
 //! anew, and says what becomes of the client's own connection.
 //!
+//! Origins are asked for plain content, in which the link finds repeats ([`AcceptEncoding`]).
+//!
 //! A WebSocket upgrade goes to the origin as one; its 101 turns the flow into a tunnel.
 //!
 //! Heads are written from what was parsed, so that the other side sees exactly what was judged
@@ -18,6 +20,7 @@
 //! lines, a body framed twice. In answers it is mended where RFC 9112 says how
 //! (`docs/decisions/0035-http-framing.md`).
 
+mod accept_encoding;
 mod answer;
 mod body;
 mod fields;
@@ -25,6 +28,7 @@ mod fields;
 mod reference;
 mod request;
 
+pub use accept_encoding::AcceptEncoding;
 pub use answer::{Answer, AnswerError, AnswerTerms, Progress};
 pub use body::{Body, Chunk};
 pub use request::{HttpProxyError, ProxyRequest, Purpose, parse_head};

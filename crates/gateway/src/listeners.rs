@@ -150,8 +150,7 @@ impl Client {
             .link(target, self.listener.way_in.peer);
         let link = timeout(within, link).await;
         let link = link.map_err(|_| Refusal::LinkDown)??;
-        let (host, policy) = (target.host.to_string(), self.listener.policy());
-        let excluded = policy.exclude.excludes(&host, None, target.port);
+        let excluded = self.listener.policy().excludes(target);
         let (id, signals) = link
             .open_flow(&target.to_string(), excluded)
             .map_err(|error| match error {

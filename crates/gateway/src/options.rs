@@ -8,6 +8,8 @@
 use clap::{Arg, ArgAction};
 use refrain_codec::marker::MarkerAlgorithm;
 
+use crate::http_proxy::AcceptEncoding;
+
 /// One option: what it is called, who has it, and what it means.
 #[derive(Debug)]
 pub struct OptionSpec {
@@ -230,6 +232,10 @@ options! {
         "Serves as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a \
          host is given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
         .entrance(Entrance::Proxy);
+    ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
+        "What `http_proxy` asks origins for. `identity`: plain content, in which the link finds repeats, and which it \
+         compresses. Upgrades, requests with `Cache-Control: no-transform` and those to `exclude` targets \
+         stay as they are. `keep`: the encodings that the client accepts. Reloaded on SIGHUP.").reloads(NEAR);
     PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
         "Asks clients of `socks5` and `http_proxy` for a user name and password: a user with the \
          hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines that \

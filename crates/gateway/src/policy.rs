@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use crate::{
     access::Access,
     config::{Config, Timeouts},
+    http_proxy::AcceptEncoding,
     keys::PublicKey,
     refusal::Refusal,
     rules::{AllowRules, ExcludeRules, Route},
@@ -21,6 +22,8 @@ pub(crate) struct Policy {
     pub(crate) routes: Vec<Route>,
     /// What is sent as it is.
     pub exclude: ExcludeRules,
+    /// What the HTTP proxy asks for, but of excluded targets.
+    accept_encoding: AcceptEncoding,
     /// Who may use the listeners for applications.
     pub access: Access,
     /// When to give up.
@@ -44,6 +47,7 @@ impl Policy {
             allow: config.allow.clone(),
             routes: config.routes.clone(),
             exclude: config.exclude.clone(),
+            accept_encoding: config.accept_encoding,
             access: config.access.clone(),
             timeouts: config.timeouts,
         }
@@ -53,6 +57,21 @@ impl Policy {
     pub(crate) fn routes_of(&self, target: &Target) -> Vec<PublicKey> {
         let routes = self.routes.iter().filter(|route| route.covers(target));
         routes.map(|route| route.peer).collect()
+    }
+
+    /// Whether a flow that this end opens to `target` is sent as it is.
+    pub(crate) fn excludes(&self, target: &Target) -> bool {
+        let host = target.host.to_string();
+        self.exclude.excludes(&host, None, target.port)
+    }
+
+    /// What the HTTP proxy asks `target` for. Nothing compresses what is sent as it is: there plain
+    /// content would only be longer.
+    pub(crate) fn accept_encoding(&self, target: &Target) -> AcceptEncoding {
+        match self.excludes(target) {
+            true => AcceptEncoding::Keep,
+            false => self.accept_encoding,
+        }
     }
 
     /// Whether this end may connect to `address` for a peer whose flow asked for `host`; if not,

@@ -3,7 +3,8 @@
 use httparse::{Header, Status};
 
 use super::{
-    AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, WEBSOCKET, fields, response,
+    AcceptEncoding, AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, WEBSOCKET,
+    accept_encoding, fields, response,
 };
 use crate::target::Target;
 
@@ -60,7 +61,11 @@ pub enum HttpProxyError {
 
 /// Reads a request's head from all bytes received so far: `Ok(None)` while it needs more, else
 /// the request and the head's length in bytes. What follows is its body and other requests.
-pub fn parse_head(received: &[u8]) -> Result<Option<(ProxyRequest, usize)>, HttpProxyError> {
+/// `asking` says what a target is asked for.
+pub fn parse_head(
+    received: &[u8],
+    asking: impl FnOnce(&Target) -> AcceptEncoding,
+) -> Result<Option<(ProxyRequest, usize)>, HttpProxyError> {
     let searched = &received[..received.len().min(HEAD_BYTES_MAX)];
     fields::with_room(searched, |room| {
         let mut request = httparse::Request::new(room);
@@ -82,7 +87,7 @@ pub fn parse_head(received: &[u8]) -> Result<Option<(ProxyRequest, usize)>, Http
             let target = uri.parse().map_err(|_| HttpProxyError::Target)?;
             (target, Purpose::Tunnel)
         } else {
-            let (target, exchange) = exchange(method, uri, minor, request.headers)?;
+            let (target, exchange) = exchange(method, uri, minor, request.headers, asking)?;
             (target, Purpose::Exchange(exchange))
         };
         let mut credentials = fields::values(request.headers, "Proxy-Authorization");
@@ -117,7 +122,8 @@ fn exchange(
     method: &str,
     uri: &str,
     minor: u8,
-    received: &[Header],
+    received: &mut [Header],
+    asking: impl FnOnce(&Target) -> AcceptEncoding,
 ) -> Result<(Target, Exchange), HttpProxyError> {
     let (target, path) = split_absolute(uri)?;
     let path = match path {
@@ -141,6 +147,9 @@ fn exchange(
     // end of the connection (RFC 9112, appendix C.2.2). Those that say who they are can be spared.
     let client_stays = fields::keep_open(received, minor)
         && (minor == 1 || fields::values(received, "Via").next().is_none());
+    if !may_switch && asking(&target) == AcceptEncoding::Identity {
+        accept_encoding::lower(received);
+    }
 
     let mut head = Vec::with_capacity(512);
     for part in [method, " ", &path, " HTTP/1.1\r\n"] {

@@ -166,7 +166,8 @@ impl Client {
                 || received.len() >= HEAD_BYTES_MAX
                 || http_proxy::end_of_head(received, searched).is_some();
             if is_worth_parsing {
-                match http_proxy::parse_head(received) {
+                let policy = self.listener.policy();
+                match http_proxy::parse_head(received, |target| policy.accept_encoding(target)) {
                     Ok(Some((request, bytes))) => {
                         received.drain(..bytes);
                         return Ok(Some(Ok(request)));

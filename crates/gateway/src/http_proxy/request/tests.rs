@@ -1,6 +1,11 @@
 use super::*;
 use proptest::prelude::*;
 
+/// Parses, and changes nothing that clients accept.
+fn parse_head(received: &[u8]) -> Result<Option<(ProxyRequest, usize)>, HttpProxyError> {
+    super::parse_head(received, |_| AcceptEncoding::Keep)
+}
+
 fn parsed(text: &str) -> (ProxyRequest, Exchange) {
     match parse_head(text.as_bytes()) {
         Ok(Some((request, _))) => match request.purpose.clone() {
