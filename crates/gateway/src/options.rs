@@ -232,10 +232,6 @@ options! {
         "Serves as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a \
          host is given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
         .entrance(Entrance::Proxy);
-    ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
-        "What `http_proxy` asks origins for. `identity`: plain content, in which the link finds repeats, and which it \
-         compresses. Upgrades, requests with `Cache-Control: no-transform` and those to `exclude` targets \
-         stay as they are. `keep`: the encodings that the client accepts. Reloaded on SIGHUP.").reloads(NEAR);
     PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
         "Asks clients of `socks5` and `http_proxy` for a user name and password: a user with the \
          hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines that \
@@ -249,6 +245,10 @@ options! {
     OPEN_TO_ALL = OptionSpec::new(BOTH, "open_to_all", "", Nothing,
         "Lets `socks5`, `http_proxy` and `forward` listen beyond loopback without `clients` or \
          `proxy_auth`: all that can reach them may use the link. Reloaded on SIGHUP.").reloads(BOTH);
+    ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
+        "What `http_proxy` asks origins for. `identity`: plain content, in which the link finds repeats, and which it \
+         compresses. Upgrades, requests with `Cache-Control: no-transform` and those to `exclude` targets \
+         stay as they are. `keep`: the encodings that the client accepts. Reloaded on SIGHUP.").reloads(NEAR);
     ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
         Described("loopback alone at the far end, nothing at the near end"),
         "A target that this end may connect to for its peer. HOST is a name, `*.suffix`, `*`, \
