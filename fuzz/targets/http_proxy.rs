@@ -1,24 +1,38 @@
 //! A request to the HTTP proxy: however the bytes are split, the answer is the same, the head
 //! for the origin is one well-formed request that no reader can take for two, and its body ends in
-//! one place.
+//! one place. Asking for plain content changes the value of `Accept-Encoding` and nothing else.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use refrain_gateway::http_proxy::{HttpProxyError, Purpose, parse_head};
+use refrain_gateway::http_proxy::{
+    AcceptEncoding, HttpProxyError, ProxyRequest, Purpose, parse_head,
+};
+
+/// As near ends do by default.
+fn parse(received: &[u8]) -> Result<Option<(ProxyRequest, usize)>, HttpProxyError> {
+    parse_head(received, |_| AcceptEncoding::Identity)
+}
+
+/// The lines of a head.
+fn lines(head: &[u8]) -> Vec<&[u8]> {
+    head.split(|&byte| byte == b'\n').collect()
+}
 
 fuzz_target!(|received: &[u8]| {
-    let whole = parse_head(received);
+    let whole = parse(received);
     // Every prefix of a short input, some of a long one: parsing each is quadratic.
     let step = received.len() / 128 + 1;
     for length in (0..received.len()).step_by(step) {
-        match parse_head(&received[..length]) {
+        match parse(&received[..length]) {
             Ok(None) => {}
             Ok(decided) => assert_eq!(Ok(decided), whole),
             Err(_) => assert!(whole.is_err()),
         }
     }
 
+    // What is incomplete or refused does not depend on it.
     let Ok(Some((request, length))) = whole else {
+        assert_eq!(whole, parse_head(received, |_| AcceptEncoding::Keep));
         return;
     };
     assert!(length <= received.len());
@@ -33,7 +47,7 @@ fuzz_target!(|received: &[u8]| {
         assert_eq!(end, Some(head.len() - 4));
         // It is in origin form now, so the proxy would have nothing to do with it; and with its
         // own fields added it may have more of them than the proxy takes.
-        let again = parse_head(&head);
+        let again = parse(&head);
         assert!(
             matches!(
                 again,
@@ -41,5 +55,21 @@ fuzz_target!(|received: &[u8]| {
             ),
             "{again:?}"
         );
+
+        let kept = parse_head(received, |_| AcceptEncoding::Keep);
+        let Ok(Some((kept, _))) = kept else {
+            panic!("{kept:?}");
+        };
+        let Purpose::Exchange(kept) = kept.purpose else {
+            panic!("{kept:?}");
+        };
+        assert_eq!(lines(&head).len(), lines(&kept.head).len());
+        for (line, kept) in lines(&head).into_iter().zip(lines(&kept.head)) {
+            let is_lowered = line
+                .strip_suffix(b": identity\r")
+                .filter(|name| name.eq_ignore_ascii_case(b"accept-encoding"))
+                .is_some_and(|name| kept.starts_with(name));
+            assert!(line == kept || is_lowered, "{line:?} of {kept:?}");
+        }
     }
 });
