@@ -3,7 +3,7 @@
 //! An origin's gzip or br hides repeats: one changed byte changes all that follow. The link finds repeats in plain
 //! content, and compresses it. Only what a client accepts is changed, and never an answer: origin and client agree
 //! about representations, validators and `Vary` as they would without a proxy
-//! (`docs/decisions/0040-plain-content.md`).
+//! (`docs/decisions/0044-plain-content.md`).
 
 use httparse::Header;
 use refrain_codec::names;
