@@ -21,7 +21,7 @@ use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
     frame::{Frame, Stream},
     hello::Hello,
-    limits::{CREDIT_BYTES_INITIAL, OFFERED_BYTES_LINK, OFFERS_LINK_MAX},
+    limits::{CREDIT_FLOOR_BYTES, OFFERED_BYTES_LINK, OFFERS_LINK_MAX, WINDOW_BYTES_MAX},
     predictions::history::{Found, FoundChunk, HistoryConfig, HistoryRequest, Wanted},
     terms::{OfferKey, OfferTerms, RunDigest},
 };
@@ -115,8 +115,8 @@ impl FarEnd {
 
     fn echo(&mut self, flow: FlowId) {
         self.link.take_ready(flow, &mut self.buffer);
-        assert!(self.buffer.len() as u64 <= 64 * CREDIT_BYTES_INITIAL);
-        self.link.taken(self.now, flow, self.buffer.len());
+        assert!(self.buffer.len() as u64 <= WINDOW_BYTES_MAX + CREDIT_FLOOR_BYTES);
+        self.link.taken(flow, self.buffer.len());
         self.link.write(flow, &self.buffer);
         if self.link.take_end(flow) {
             self.link.finish(flow);

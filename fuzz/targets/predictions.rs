@@ -209,7 +209,7 @@ impl Pair {
         }
         let mut buffer = Vec::new();
         link.take_ready(self.flow, &mut buffer);
-        link.taken(self.now, self.flow, buffer.len());
+        link.taken(self.flow, buffer.len());
         link.take_end(self.flow);
         self.arrived[end].extend(buffer);
         Some(())
