@@ -1,7 +1,7 @@
 //! This end's predictions: what it offers of the flows that the other end sends on, what the
 //! history is asked for them, and what comes of it.
 
-use super::{Event, Link, ResetReason, Role};
+use super::{Event, Link, ResetReason, Role, keys_where};
 use crate::{
     codes::reset,
     fault::{Fault, Violation},
@@ -58,6 +58,10 @@ impl Link {
         };
         if let Some(history) = &mut self.history {
             history.agree(hello.takes_offers.then(|| key.clone()));
+        }
+        // Flows that were opened before this was known.
+        for id in keys_where(&self.flows, |flow| flow.receive.predictions.is_some()) {
+            self.with_predictions(id, Predictions::peer_known);
         }
         let terms = hello.offers.filter(|_| self.config.mode.predicts());
         self.offer_check = terms.map(|terms| (terms, key));

@@ -163,6 +163,11 @@ impl Predictions {
         self.ask(link);
     }
 
+    /// The other end has said whether it takes offers.
+    pub(crate) fn peer_known(&mut self, link: &mut LinkHistory) {
+        self.ask(link);
+    }
+
     /// The flow's next bytes came, in order.
     pub(crate) fn received(&mut self, mut bytes: &[u8], link: &mut LinkHistory) {
         if self.stopped {

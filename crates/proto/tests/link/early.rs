@@ -2,8 +2,10 @@
 
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
-    Event, FlowId, LaneFault, LaneId, Link, LinkConfig, Moment, ResetReason, Role, hello::Hello,
+    Event, FlowId, LaneFault, LaneId, Link, LinkConfig, Moment, ResetReason, Role,
+    hello::Hello,
     limits::CREDIT_FLOOR_BYTES,
+    predictions::history::{HistoryConfig, HistoryRequest},
 };
 
 use crate::pair::{noise, take_all, transmit};
@@ -158,4 +160,33 @@ fn later_lanes_wait_for_their_hellos() {
     let hello = transmit(&mut near, now, second);
     let (_, read) = Hello::read(&hello).expect("a hello").expect("whole");
     assert_eq!(read, hello.len(), "nothing follows it");
+}
+
+#[test]
+fn what_an_early_flow_brings_is_asked_for_once_the_far_end_is_known() {
+    let config = LinkConfig {
+        history: Some(HistoryConfig::default()),
+        ..LinkConfig::with_cache(CacheGeometry::new(4 << 20).expect("valid"))
+    };
+    let now = Moment::default();
+    let mut near = Link::new(Role::Near, 1, config.clone());
+    let mut far = Link::new(
+        Role::Far,
+        2,
+        LinkConfig {
+            history: None,
+            ..config
+        },
+    );
+    near.dial_lane(now).expect("a number is left");
+    near.open_flow(now, "a:1", false)
+        .expect("a lane is dialled");
+    assert_eq!(near.poll_history(), None);
+    let answer = greet(now, &mut near, &mut far, false);
+    near.receive(now, LANE, &answer).expect("a hello");
+    let asked = near.poll_history();
+    assert!(
+        matches!(asked, Some(HistoryRequest::Open { .. })),
+        "{asked:?}"
+    );
 }
