@@ -71,6 +71,7 @@ impl FarEnd {
             takes_offers: true,
             offers: Some(OfferTerms::default()),
             counts_confirmations: true,
+            window_bytes: Some(WINDOW_BYTES_MAX),
             ..Hello::of_lane(1, None, 0)
         };
         let lane = link.accept_lane(now, &hello).expect("a first lane");

@@ -10,7 +10,7 @@ pub(crate) use exchange::Ended;
 
 use std::{
     cell::RefCell,
-    io::{self, Read},
+    io,
     pin::pin,
     sync::{
         Arc,
@@ -192,7 +192,7 @@ impl FlowHandle {
             tcp.readable().await?;
             let read = SCRATCH.with_borrow_mut(|buffer| {
                 let wanted = room.min(buffer.len());
-                let read = read_now(tcp, &mut buffer[..wanted])?;
+                let read = tcp.try_read(&mut buffer[..wanted])?;
                 let own = own(&buffer[..read]);
                 let taken = match read {
                     0 => 0,
@@ -335,21 +335,6 @@ impl Drop for FlowHandle {
         }
         self.link.forget_flow(self.id);
     }
-}
-
-/// Reads what is there. A read that leaves room has taken all of it: the next waits for more, where another attempt
-/// would cost a call of the system.
-fn read_now(tcp: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut read = None;
-    let tried = tcp.try_io(Interest::READABLE, || {
-        let bytes = (&*socket2::SockRef::from(tcp)).read(buffer)?;
-        read = Some(bytes);
-        match bytes > 0 && bytes < buffer.len() {
-            true => Err(io::ErrorKind::WouldBlock.into()),
-            false => Ok(()),
-        }
-    });
-    read.map_or_else(|| tried.map(|()| 0), Ok)
 }
 
 /// When something last moved.

@@ -77,7 +77,12 @@ pub(crate) fn refusal(received: &[u8]) -> Option<String> {
 async fn say_and_close(stream: &mut impl ByteStream, words: &[u8]) {
     let saying = async {
         stream.write_all(words).await?;
-        stream.shutdown().await
+        stream.shutdown().await?;
+        // Flows may have followed the peer's hello. A close with unread bytes would be a reset, which may overtake the
+        // words.
+        let mut unused = [0; HELLO_BYTES_MAX];
+        while stream.read(&mut unused).await? > 0 {}
+        io::Result::Ok(())
     };
     let _ = timeout(LAST_WORDS, saying).await;
 }

@@ -138,13 +138,13 @@ pub(crate) async fn run(
     if let LaneEnd::Damaged(_) = end {
         link.note_damage();
     }
-    let end = match link.with(|link, _| link.is_spare(*id)) {
-        true => LaneEnd::Lane(LaneFault::Spare),
-        false => end,
-    };
     link.with(|link, _| link.close_lane(*id, LaneFault::TransportClosed));
     link.remove_lane(*id);
-    end
+    // The far end closes a lane that this end left: that is no failure, whichever of the two is heard first.
+    match signals.fault() {
+        Some(LaneFault::Spare) => LaneEnd::Lane(LaneFault::Spare),
+        _ => end,
+    }
 }
 
 /// Whether the peer's TLS ended because of damaged bytes.
@@ -194,10 +194,11 @@ async fn write(
     loop {
         out.clear();
         let began = Instant::now();
-        let (fault, encoding) = link.with(|link, now| {
+        // Not from `began` on: the engine may be busy with other lanes.
+        let (fault, encoding, works_since) = link.with(|link, now| {
             let began = Instant::now();
             link.poll_transmit(now, *id, &mut out);
-            (link.fault(), began.elapsed())
+            (link.fault(), began.elapsed(), began)
         });
         if let Some(fault) = fault {
             let last_words = async {
@@ -233,7 +234,7 @@ async fn write(
         }
         let written = Written {
             encoding,
-            working: began.elapsed().saturating_sub(waiting),
+            working: works_since.elapsed().saturating_sub(waiting),
             waiting,
             // A stream of which nobody knows it is dry while it takes all at once.
             was_dry: counts.was_dry().unwrap_or(waiting.is_zero()),

@@ -493,6 +493,11 @@ impl State {
 }
 
 impl LaneSignals {
+    /// Why the engine gave the lane up, if it did.
+    pub(crate) fn fault(&self) -> Option<LaneFault> {
+        *self.fault.borrow()
+    }
+
     /// Waits until the engine gives the lane up.
     pub(crate) async fn down(&self) -> LaneFault {
         let mut fault = self.fault.subscribe();

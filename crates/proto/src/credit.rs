@@ -209,7 +209,7 @@ impl SendWindow {
         self.change(credit, |credit| credit.written_bytes += bytes as u64);
     }
 
-    /// CREDIT came for a flow, of which `unsent` bytes have not left.
+    /// CREDIT came for a flow, of which `unsent` bytes have not left. Returns whether it allows more than before.
     pub(crate) fn credited(
         &mut self,
         now: Moment,
@@ -217,7 +217,8 @@ impl SendWindow {
         credit: &mut SendCredit,
         bytes: u64,
         unsent: usize,
-    ) -> Result<(), Violation> {
+    ) -> Result<bool, Violation> {
+        let floor_before = credit.floor_bytes;
         let sent_bytes = credit.written_bytes - unsent as u64;
         let taken_bytes = match self.is_shared {
             true if bytes > sent_bytes => return Err(Violation::TooMuchCredit),
@@ -230,7 +231,7 @@ impl SendWindow {
         };
         // It may have overtaken a later one, on another lane.
         if taken_bytes <= credit.taken_bytes {
-            return Ok(());
+            return Ok(credit.floor_bytes > floor_before);
         }
         self.stop_waiting(id, credit);
         self.change(credit, |credit| credit.taken_bytes = taken_bytes);
@@ -240,7 +241,7 @@ impl SendWindow {
             credit.is_proven = true;
             self.proven.push_back((now, id));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// CREDIT came for a flow that is over here.
@@ -483,6 +484,15 @@ impl ReceiveCredit {
         is_awaited.then_some(report)
     }
 
+    /// The last report, if it did not go over the flow's home lane.
+    pub(crate) fn repeat_at_home(&mut self, window: &ReceiveWindow) -> Option<u64> {
+        if window.is_shared != Some(true) {
+            return None;
+        }
+        let before = core::mem::replace(&mut self.reported_at_home_bytes, self.reported_bytes);
+        (before < self.reported_bytes).then_some(self.reported_bytes)
+    }
+
     /// Whether the sender has excess, as far as it is sure to know.
     fn is_awaited_at_home(&self) -> bool {
         self.received_bytes - self.reported_at_home_bytes > self.floor_bytes
@@ -579,10 +589,10 @@ mod tests {
 
         fn report(&mut self, flow: &mut Both, bytes: u64) {
             match &mut flow.send {
-                Some(credit) => self
-                    .send
-                    .credited(self.now, flow.id, credit, bytes, 0)
-                    .expect("no more than was sent"),
+                Some(credit) => {
+                    let news = self.send.credited(self.now, flow.id, credit, bytes, 0);
+                    news.expect("no more than was sent");
+                }
                 None => self.send.credited_over(flow.id, bytes),
             }
         }
@@ -660,7 +670,7 @@ mod tests {
         window.written(&mut credit, 10_000);
         // 4,000 of them have not left.
         let credited = window.credited(Moment::default(), FlowId(0), &mut credit, 20_000, 4_000);
-        assert_eq!(credited, Ok(()));
+        assert_eq!(credited, Ok(true));
         assert_eq!(credit.floor_left(), CREDIT_FLOOR_BYTES + 14_000 - 4_000);
         window.forget(FlowId(0), HOME, credit, 4_000);
         assert_eq!((window.excess_bytes, window.unproven_bytes), (0, 0));

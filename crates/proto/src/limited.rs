@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use crate::moment::Moment;
+use crate::{frame::LaneId, moment::Moment};
 
 /// How long a flow waited for each. Bytes that wait for their lane count as waiting for the link or the processor,
 /// as the lane spent its time meanwhile.
@@ -39,8 +39,8 @@ pub(crate) struct Limits {
     counted: LimitedBy,
     /// When its writer began to wait for the window.
     writer_waits: Option<Moment>,
-    /// The clock of its lane when its bytes began to wait for it.
-    lane_waits: Option<LaneClock>,
+    /// The lane that its bytes wait for, and its clock when that began.
+    lane_waits: Option<(LaneId, LaneClock)>,
     /// When its lane had all of its bytes.
     all_sent_at: Moment,
     /// The end of a block that was sent then, until the reader has taken it.
@@ -50,26 +50,33 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn counted(&self) -> LimitedBy {
-        self.counted
+    /// What was counted up to now, the present wait for the window included.
+    pub(crate) fn counted(&self, now: Moment, round_trip: Duration) -> LimitedBy {
+        let mut counted = self.counted;
+        self.count_writer(now, round_trip, &mut counted);
+        counted
     }
 
-    /// Bytes wait for a lane whose clock says this.
-    pub(crate) fn lane_waits(&mut self, clock: LaneClock) {
-        self.lane_waits.get_or_insert(clock);
+    /// Bytes wait for `lane`, whose clock says this.
+    pub(crate) fn lane_waits(&mut self, lane: LaneId, clock: LaneClock) {
+        self.lane_waits.get_or_insert((lane, clock));
     }
 
-    /// They wait no more.
-    pub(crate) fn lane_came(&mut self, now: Moment, clock: LaneClock) {
-        if let Some(before) = self.lane_waits.take() {
+    /// `lane` took them. What they waited for another is not counted.
+    pub(crate) fn lane_came(&mut self, now: Moment, lane: LaneId, clock: LaneClock) {
+        if let Some((_, before)) = self
+            .lane_waits
+            .take_if(|(waited_for, _)| *waited_for == lane)
+        {
             self.counted.link += clock.waiting.saturating_sub(before.waiting);
             self.counted.processor += clock.working.saturating_sub(before.working);
         }
+        self.lane_waits = None;
         self.all_sent_at = now;
     }
 
-    /// They wait for another lane.
-    pub(crate) fn lane_lost(&mut self) {
+    /// No bytes wait for a lane any more, or they wait for another.
+    pub(crate) fn no_lane_waits(&mut self) {
         self.lane_waits = None;
     }
 
@@ -92,11 +99,18 @@ impl Limits {
 
     /// The writer may go on.
     pub(crate) fn writer_came(&mut self, now: Moment, round_trip: Duration) {
-        let Some(since) = self.writer_waits.take() else {
+        let mut counted = self.counted;
+        self.count_writer(now, round_trip, &mut counted);
+        self.counted = counted;
+        self.writer_waits = None;
+    }
+
+    fn count_writer(&self, now: Moment, round_trip: Duration, counted: &mut LimitedBy) {
+        let Some(since) = self.writer_waits else {
             return;
         };
         if self.lane_waits.is_some() {
-            // It waited for no longer than its bytes.
+            // It waits for no longer than its bytes.
             return;
         }
         let waited = now.since(since.max(self.all_sent_at));
@@ -104,8 +118,8 @@ impl Limits {
         let is_slow = self.reader_took.max(unread)
             > (round_trip * SLOW_READER_ROUND_TRIPS).max(SLOW_READER_MIN);
         match is_slow {
-            true => self.counted.reader += waited,
-            false => self.counted.credit += waited,
+            true => counted.reader += waited,
+            false => counted.credit += waited,
         }
     }
 }

@@ -167,8 +167,8 @@ pub(crate) const OPENING_KEYS_MAX: usize = 4 << 10;
 /// Longest head of an HTTP/1 request or response that is looked through.
 pub(crate) const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Plain bytes that may be offered on a first hit. PACK starts at the receiver's flow control window, which is a new
-/// flow's credit (section 4.1).
+/// Plain bytes that may be offered on a first hit. PACK starts at the receiver's flow control window (section 4.1); a
+/// flow here may use half of 128 MiB, of which most would be read in vain.
 pub(crate) const PREDICTED_BYTES_START: u64 = 1 << 20;
 
 /// Chains of a flow that are remembered.

@@ -89,6 +89,7 @@ impl FlowHandle {
     fn is_quiet(&self, link: &mut Link) -> bool {
         let mut unasked = Vec::new();
         link.take_ready(self.id, &mut unasked);
+        link.taken(self.id, unasked.len());
         unasked.is_empty() && !link.take_end(self.id) && link.is_open(self.id)
     }
 

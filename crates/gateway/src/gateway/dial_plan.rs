@@ -120,20 +120,15 @@ impl DialPlan {
         (0..dials).map(|_| self.next_dial(now)).collect()
     }
 
-    /// Whether more lanes are up than are wanted: those that loss had asked for.
-    pub(crate) fn has_spare_lanes(&self, now: Instant, lanes_max: usize) -> bool {
-        self.lanes_up > self.wanted_lanes(now, lanes_max)
-    }
-
     /// When a lane will have rested enough, if one rests.
     pub(crate) fn next_rested(&self, now: Instant) -> Option<Instant> {
         let rests = self.failures.iter().map(|failure| failure.rests_until);
         rests.filter(|&until| until > now).min()
     }
 
-    /// The first lane decides about the link, and finds out whether there is a peer; the
-    /// others join it.
-    fn wanted_lanes(&self, now: Instant, lanes_max: usize) -> usize {
+    /// How many lanes the link is to have. The first decides about the link, and finds out whether there is a peer;
+    /// the others join it.
+    pub(super) fn wanted_lanes(&self, now: Instant, lanes_max: usize) -> usize {
         if self.lanes_up == 0 {
             return 1;
         }

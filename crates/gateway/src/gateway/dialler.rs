@@ -72,9 +72,8 @@ impl Dialer {
             self.note_lanes_up(*lanes_up.borrow_and_update());
             let now = Instant::now();
             let lanes_max = link.with(|link, _| link.lanes_max());
-            if self.plan.has_spare_lanes(now, lanes_max) {
-                link.with(|link, _| link.leave_spare_lane());
-            }
+            let wanted = self.plan.wanted_lanes(now, lanes_max);
+            link.with(|link, _| link.leave_spare_lane(wanted));
             for dial in self.plan.next_dials(now, self.lanes.len(), lanes_max) {
                 let (gateway, peer) = (Arc::clone(&self.gateway), Arc::clone(&self.peer));
                 let lane = keep_lane(gateway, peer, Arc::clone(&link));

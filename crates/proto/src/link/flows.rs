@@ -146,7 +146,7 @@ impl Link {
             self.send_window.stop_waiting(id, &mut flow.send.credit);
         }
         if flow.send.writer_waits && flow.writable_bytes(&self.send_window) == 0 {
-            self.send_window.wait(id, &mut flow.send.credit);
+            self.wait_for_window(id);
         } else if flow.send.writer_waits
             && self.pending_bytes + taken >= self.config.pending_bytes_max
         {
@@ -188,16 +188,20 @@ impl Link {
         };
         if room > 0 {
             flow.send.limits.writer_came(now, round_trip);
+            if !flow.send.queued {
+                flow.send.limits.no_lane_waits();
+            }
             return room;
         }
         flow.send.writer_waits = true;
+        let lane = flow.send.lane;
         if flow.writable_bytes(&self.send_window) == 0 {
             flow.send.limits.writer_waits(now);
-            self.send_window.wait(id, &mut flow.send.credit);
+            self.wait_for_window(id);
         }
         if self.pending_bytes >= self.config.pending_bytes_max {
-            if let Some(lane) = self.lanes.get(&flow.send.lane) {
-                flow.send.limits.lane_waits(lane.clock);
+            if let (Some(flow), Some(state)) = (self.flows.get_mut(&id), self.lanes.get(&lane)) {
+                flow.send.limits.lane_waits(lane, state.clock);
             }
             self.hold_writer(id);
         }

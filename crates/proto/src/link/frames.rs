@@ -158,13 +158,19 @@ impl Link {
                     Some(flow) => {
                         let credit = &mut flow.send.credit;
                         let waits = flow.send.pending.len();
-                        self.send_window.credited(now, id, credit, bytes, waits)?;
+                        let window = &mut self.send_window;
+                        if !window.credited(now, id, credit, bytes, waits)? {
+                            return Ok(());
+                        }
                         flow.send.limits.reader_took(now, credit.taken_bytes());
                         self.say_writable(id);
                     }
                     None => self.send_window.credited_over(id, bytes),
                 }
                 self.wake_for_window();
+                if !self.send_window.holds_up_writers() {
+                    self.look_at_held_up(now, false);
+                }
                 Ok(())
             }
             Frame::Ack { blocks } => {

@@ -318,8 +318,8 @@ impl Link {
         for dead in keys_where(&self.dead_lanes, is_unsettled) {
             self.say_final_count(dead, lane);
         }
-        if self.is_lossy() {
-            // There may be flows that wait for lanes which are held up.
+        if self.is_lossy() || self.lanes.get(&lane).is_some_and(Lane::has_queued_flows) {
+            // There may be flows that wait for lanes which are held up, or for the hello.
             self.say_transmit(lane);
         }
     }
@@ -347,7 +347,16 @@ impl Link {
         let Some(state) = self.lanes.remove(&lane) else {
             return;
         };
+        let fault = match state.is_spare {
+            true => LaneFault::Spare,
+            false => fault,
+        };
         let blocks_applied = self.caches.receiver.close_lane(lane);
+        if !self.caches.are_agreed {
+            // All that it carried was bypassed, and no other lane may ever say how much of that came.
+            let settled = self.caches.sender.settle_lane(lane, 0, &mut self.targets);
+            debug_assert_eq!(settled, Ok(()), "no count is too low");
+        }
         if Bug::EarlyHoles.is_planted() {
             self.caches.sender.settle_unasked(lane);
         }
@@ -365,11 +374,12 @@ impl Link {
         for id in keys_where(&self.flows, is_lost) {
             self.lose_flow(id);
         }
+        self.repeat_credit_at_home();
         // Others only waited for it, and have sent nothing there.
         for id in state.short_flows.into_iter().chain(state.long_flows) {
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.send.queued = false;
-                flow.send.limits.lane_lost();
+                flow.send.limits.no_lane_waits();
                 self.queue_flow(id);
             }
         }
@@ -382,6 +392,19 @@ impl Link {
         }
         // A window that was full of this lane's blocks may be free soon.
         self.say_transmit_all();
+    }
+
+    /// A flow of which all has come depends on its home lane alone. CREDIT that went over another may be lost.
+    fn repeat_credit_at_home(&mut self) {
+        let has_all = |flow: &Flow| flow.receive.is_over();
+        for id in keys_where(&self.flows, has_all) {
+            if let Some(flow) = self.flows.get_mut(&id)
+                && let Some(bytes) = flow.receive.credit.repeat_at_home(&self.receive_window)
+            {
+                let home = flow.home;
+                self.send_control(home, &Frame::Credit { flow: id, bytes });
+            }
+        }
     }
 
     /// The other end says that it reads no more from `dead` and applied `blocks` of it.

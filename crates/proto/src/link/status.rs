@@ -180,7 +180,7 @@ impl Link {
                     class: flow.send.class,
                     sent: flow.send.counters,
                     received: flow.receive.counters,
-                    limited_by: flow.send.limits.counted(),
+                    limited_by: flow.send.limits.counted(now, self.smoothed_round_trip()),
                     send_predictions: flow.send.expectations.as_ref().map(|expectations| {
                         FlowPredictions {
                             counters: expectations.counters,

@@ -41,16 +41,20 @@ impl Link {
         if seen_before.is_some_and(|at| now.since(at) < WANT_LANES_AGAIN) {
             return;
         }
-        if self.role == Role::Near && self.lanes.len() < self.config.lanes_max {
+        if self.role == Role::Near {
             self.events.push_back(Event::WantLanes);
         }
         let lanes: Vec<LaneId> = self.lanes.keys().copied().collect();
         lanes.into_iter().for_each(|lane| self.say_transmit(lane));
     }
 
-    /// The link needs fewer lanes than it has (near end). One that nothing uses is closed: no more flows begin there,
-    /// and the far end, which may have opened one just now, closes it. Says which.
-    pub fn leave_spare_lane(&mut self) -> Option<LaneId> {
+    /// The link needs no more than `keep` lanes (near end). One beyond those that nothing uses is left: no more flows
+    /// begin there, and the far end, which may have opened one just now, closes it. Returns its number.
+    pub fn leave_spare_lane(&mut self, keep: usize) -> Option<LaneId> {
+        let lanes = self.lanes.values();
+        if lanes.filter(|lane| self.takes_flows(lane)).count() <= keep {
+            return None;
+        }
         let mut lanes = self.lanes.iter().rev();
         let spare = lanes.find(|&(&id, lane)| self.takes_flows(lane) && self.is_unused(id));
         // Version 1 has no word for it.
@@ -62,12 +66,13 @@ impl Link {
         Some(lane)
     }
 
-    /// The near end opens no more flows on `lane`.
+    /// The near end opens no more flows on `lane`. Told again, it is nothing new.
     pub(super) fn lane_is_spare(&mut self, lane: LaneId) {
-        self.lanes
-            .entry(lane)
-            .and_modify(|lane| lane.is_spare = true);
-        self.close_if_spare(lane);
+        let state = self.lanes.get_mut(&lane).filter(|state| !state.is_spare);
+        if let Some(state) = state {
+            state.is_spare = true;
+            self.close_if_spare(lane);
+        }
     }
 
     /// The far end closes a lane that the near end left and that nothing uses any more.
@@ -77,12 +82,6 @@ impl Link {
         if self.role == Role::Far && is_spare && has_others && self.is_unused(lane) {
             self.lane_down(lane, LaneFault::Spare);
         }
-    }
-
-    /// Whether the near end left the lane.
-    #[must_use]
-    pub fn is_spare(&self, lane: LaneId) -> bool {
-        self.lanes.get(&lane).is_some_and(|lane| lane.is_spare)
     }
 
     /// Whether no flow depends on the lane, and all that was sent on it has arrived.

@@ -8,7 +8,9 @@ use crate::{
     flow::{Flow, SendHalf, Verdict, strand_on},
     frame::{FlowId, Frame, LaneId, LaneList, end_check},
     limited::LaneClock,
-    limits::{BLOCK_BYTES_MAX, CONTROL_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN},
+    limits::{
+        BLOCK_BYTES_MAX, CONTROL_BYTES_MAX, PENDING_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN,
+    },
     matching::sender::{Counted, Passage},
     moment::Moment,
     predictions::sender::Step,
@@ -94,7 +96,7 @@ impl Link {
     }
 
     /// Counts the time in which writers waited for the receiver, and no lane had anything to send.
-    fn look_at_held_up(&mut self, now: Moment, is_held_up: bool) {
+    pub(super) fn look_at_held_up(&mut self, now: Moment, is_held_up: bool) {
         let since = match is_held_up {
             true => {
                 self.held_up_since.get_or_insert(now);
@@ -137,7 +139,7 @@ impl Link {
         }
         if let (Some(state), Some(flow)) = (self.lanes.get_mut(&lane), self.flows.get_mut(&id)) {
             flow.send.queued = true;
-            flow.send.limits.lane_waits(state.clock);
+            flow.send.limits.lane_waits(lane, state.clock);
             if flow.send.counters.app_bytes < SHORT_FLOW_BYTES {
                 state.short_flows.push_back(id);
             } else {
@@ -178,9 +180,20 @@ impl Link {
             && flow.send.writer_waits
             && flow.send.held_at.is_none()
         {
+            self.send_window.stop_waiting(id, &mut flow.send.credit);
             flow.send.held_at = Some(self.writers_held);
             self.held_writers.insert(self.writers_held, id);
             self.writers_held += 1;
+        }
+    }
+
+    /// A writer waits for the window, if that is what stops it: an answer to its OPEN, or a turn of its lane, wakes
+    /// it by itself.
+    pub(super) fn wait_for_window(&mut self, id: FlowId) {
+        let stopped_by_window =
+            |flow: &&mut Flow| flow.accepted && flow.send.pending.len() < PENDING_BYTES_MAX;
+        if let Some(flow) = self.flows.get_mut(&id).filter(stopped_by_window) {
+            self.send_window.wait(id, &mut flow.send.credit);
         }
     }
 
@@ -194,7 +207,7 @@ impl Link {
             return;
         };
         if flow.writable_bytes(&self.send_window) == 0 {
-            self.send_window.wait(id, &mut flow.send.credit);
+            self.wait_for_window(id);
         } else {
             flow.send.writer_waits = false;
             self.send_window.stop_waiting(id, &mut flow.send.credit);
@@ -275,7 +288,8 @@ impl Link {
 
     /// Sends the next flow's next block, or its end.
     fn send_next(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) -> Turn {
-        if !self.lanes.get(&lane).is_some_and(Lane::has_queued_flows)
+        let may_help = |state: &Lane| !state.has_queued_flows() && self.takes_flows(state);
+        if self.lanes.get(&lane).is_some_and(may_help)
             && let Some(id) = self.take_over()
             && let Some(state) = self.lanes.get_mut(&lane)
         {
@@ -364,7 +378,7 @@ impl Link {
         }
         if let Some(flow) = self.flows.get_mut(&id) {
             flow.send.queued = false;
-            flow.send.limits.lane_came(now, clock);
+            flow.send.limits.lane_came(now, lane, clock);
         }
     }
 

@@ -139,9 +139,13 @@ fn a_lane_that_is_refused_takes_early_flows_along() {
     let flow = near
         .open_flow(now, "a:1", false)
         .expect("a lane is dialled");
-    near.write(flow, b"request");
+    let before = near.status(now).allocated_bytes;
+    near.write(flow, &noise(10_000, 7));
     transmit(&mut near, now, LANE);
     near.close_lane(LANE, LaneFault::TransportClosed);
+    // A far end may refuse lanes for hours.
+    assert_eq!(near.status(now).allocated_bytes, before);
+    assert_eq!(near.blocks_outstanding(), 0);
     let lost = Event::FlowReset(flow, ResetReason::LaneLost);
     assert!(std::iter::from_fn(|| near.poll_event()).any(|event| event == lost));
     assert_eq!(near.flows_open(), 0);

@@ -19,5 +19,6 @@ mod openings;
 mod predictions;
 mod questions;
 mod responses;
+mod spare;
 mod strands;
 mod windows;

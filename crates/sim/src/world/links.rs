@@ -400,9 +400,14 @@ impl World {
 
     pub(super) fn leave_spare_lane(&mut self) -> Result<(), Failure> {
         let link = self.near_instance;
-        if let Some(side) = self.link_side(End::Near, link)
-            && let Some(lane) = side.link.leave_spare_lane()
-        {
+        // As a dialler does, which may look again before the far end has closed the first.
+        for _ in 0..3 {
+            let Some(lane) = self
+                .link_side(End::Near, link)
+                .and_then(|side| side.link.leave_spare_lane(1))
+            else {
+                break;
+            };
             self.spared.insert((link, lane));
             self.lanes_wanted = (self.lanes_wanted - 1).max(1);
         }

@@ -1,0 +1,89 @@
+//! Lanes that the near end leaves since the link needs fewer.
+
+use refrain_proto::{Event, Fault, LaneFault, LaneId, Violation, frame::Frame};
+
+use crate::pair::Pair;
+
+fn spare() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Frame::Spare.write(&mut bytes);
+    bytes
+}
+
+/// The lanes that ended at one end, and why.
+fn ended(events: &[Event]) -> Vec<(LaneId, LaneFault)> {
+    let downs = events.iter().filter_map(|event| match event {
+        Event::LaneDown(lane, fault) => Some((*lane, *fault)),
+        _ => None,
+    });
+    downs.collect()
+}
+
+#[test]
+fn as_many_as_are_to_stay_take_flows_however_often_spare_ones_are_left() {
+    for keep in 1..=4 {
+        let mut pair = Pair::new(4);
+        // The far end has not closed the first when the near end looks again.
+        let left: Vec<LaneId> = std::iter::from_fn(|| pair.near.leave_spare_lane(keep)).collect();
+        assert_eq!(left.len(), 4 - keep);
+        pair.open("a:1");
+        pair.settle();
+        assert_eq!(pair.near.leave_spare_lane(keep), None);
+        let spared: Vec<_> = left.iter().map(|&lane| (lane, LaneFault::Spare)).collect();
+        for events in [&pair.near_events, &pair.far_events] {
+            let mut ended = ended(events);
+            ended.sort_by_key(|(lane, _)| std::cmp::Reverse(*lane));
+            assert_eq!(ended, spared);
+        }
+        assert_eq!(pair.near.counters().events.lanes_lost, 0);
+        assert_eq!(pair.near.counters().events.flows_reset, 0);
+    }
+}
+
+#[test]
+fn a_lane_that_a_flow_depends_on_is_kept_until_the_flow_ends() {
+    let mut pair = Pair::new(2);
+    // Flows to many targets use both lanes.
+    let flows: Vec<_> = (0..8)
+        .map(|number| pair.open(&format!("{number}:1")))
+        .collect();
+    assert_eq!(pair.near.leave_spare_lane(1), None, "both are used");
+    // The far end hears of a lane that one of its flows still needs.
+    pair.far
+        .receive(pair.now, LaneId(1), &spare())
+        .expect("no fault");
+    pair.settle();
+    assert_eq!(ended(&pair.far_events), []);
+    flows.into_iter().for_each(|flow| pair.end(flow));
+    pair.now = pair.now + std::time::Duration::from_secs(60);
+    pair.far.handle_timeout(pair.now);
+    pair.settle();
+    assert_eq!(ended(&pair.far_events), [(LaneId(1), LaneFault::Spare)]);
+}
+
+#[test]
+fn the_last_lane_stays_whatever_is_said_of_it() {
+    let mut pair = Pair::new(1);
+    for _ in 0..1000 {
+        pair.far
+            .receive(pair.now, LaneId(0), &spare())
+            .expect("no fault");
+    }
+    pair.settle();
+    assert_eq!(ended(&pair.far_events), []);
+    let flow = pair.open("a:1");
+    assert_eq!(pair.send(flow, b"words"), b"words");
+}
+
+#[test]
+fn the_far_end_leaves_no_lanes() {
+    let mut pair = Pair::new(2);
+    let fault = pair.near.receive(pair.now, LaneId(1), &spare());
+    let refused = |fault| {
+        matches!(
+            fault,
+            Fault::Lane(LaneFault::Protocol(Violation::SpareFromFarEnd)) | Fault::Link(_)
+        )
+    };
+    assert!(fault.is_err_and(refused));
+}
