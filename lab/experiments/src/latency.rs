@@ -1,28 +1,28 @@
-//! How long a new flow waits for its first byte: through a pair, and on a connection of its
-//! own.
+//! How long a new flow waits for its first byte: through a pair, and on a connection of its own.
 
 use std::{
     fmt::Write as _,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    path::Path,
     time::{Duration, Instant},
 };
 
-use refrain_relay::{LinkConfig, Rate};
+use refrain_link::LinkConfig;
+use refrain_relay::Rate;
 
 use crate::{
     machine,
-    ways::{Ways, median},
+    over_link::{Origin, OverLink},
+    ways::median,
 };
 
-const RUNS: usize = 21;
-
 /// Runs the experiment; gives its page.
-pub(crate) fn run() -> anyhow::Result<String> {
+pub(crate) fn run(refrain: &Path, runs: usize) -> anyhow::Result<String> {
     let mut page = format!(
         "# The first byte of a new flow\n\n\
-         From the connect to the first byte of a small answer, medians of {RUNS}. Link: \
-         100 Mbit/s. A connection of its own pays a handshake; a flow of a pair does not.\n\n\
+         From the connect to the first byte of a small answer, medians of {runs}. Link: \
+         100 Mbit/s. A direct connection needs a handshake; a flow of a pair does not.\n\n\
          Machine: {}.\n\n\
          | delay each way | direct | through the pair |\n|--:|--:|--:|\n",
         machine::describe()
@@ -33,18 +33,21 @@ pub(crate) fn run() -> anyhow::Result<String> {
             delay: Duration::from_millis(delay_ms),
             ..LinkConfig::default()
         };
-        let ways = Ways::start(vec![b"a small answer".to_vec()], &link)?;
-        let (mut direct, mut pair) = (Vec::new(), Vec::new());
-        for _ in 0..RUNS {
-            direct.push(first_byte(ways.direct)?);
-            pair.push(first_byte(ways.pair)?);
+        let over = OverLink::start(&link, Origin::objects(vec![b"a small answer".to_vec()]))?;
+        eprintln!("{}", over.checked);
+        let pair = over.pair(refrain, &[], &[])?;
+        let address = over.direct("cubic")?;
+        let (mut direct, mut by_pair) = (Vec::new(), Vec::new());
+        for _ in 0..runs {
+            direct.push(over.client(|| first_byte(address))?);
+            by_pair.push(over.client(|| first_byte(pair.address))?);
         }
         let ms = |times| median(times).as_secs_f64() * 1e3;
         writeln!(
             page,
             "| {delay_ms} ms | {:.1} ms | {:.1} ms |",
             ms(direct),
-            ms(pair)
+            ms(by_pair)
         )?;
     }
     Ok(page)

@@ -10,6 +10,7 @@ mod latency;
 mod lossy;
 mod machine;
 mod markers;
+mod over_link;
 mod pair;
 mod predictions;
 mod processes;
@@ -69,6 +70,12 @@ enum Experiment {
     },
     /// The wait for a new flow's first byte, through a pair and on its own
     Latency {
+        /// The program to measure
+        #[arg(long, default_value = "target/release/refrain")]
+        refrain: PathBuf,
+        /// How often each way takes its turn
+        #[arg(long, default_value_t = 31)]
+        runs: usize,
         /// Write the page to this file instead of standard output
         #[arg(long)]
         write: Option<PathBuf>,
@@ -125,12 +132,20 @@ enum Experiment {
 }
 
 fn main() -> ExitCode {
+    if let Err(error) = refrain_link::remove_on_signals() {
+        eprintln!("refrain-experiments: {error:#}");
+        return ExitCode::FAILURE;
+    }
     let (page, write) = match Arguments::parse().experiment {
         Experiment::Savings { data, write } => (savings::run(&data), write),
         Experiment::Markers { data, write } => (markers::run(&data, write.as_deref()), write),
         Experiment::Predictions { data, json, write } => (predictions::run(&data, json), write),
         Experiment::Lossy { write } => (lossy::run(), write),
-        Experiment::Latency { write } => (latency::run(), write),
+        Experiment::Latency {
+            refrain,
+            runs,
+            write,
+        } => (latency::run(&refrain, runs), write),
         Experiment::SenderCpu {
             refrain,
             pairs,

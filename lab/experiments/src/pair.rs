@@ -2,7 +2,7 @@
 //! clients.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
@@ -110,23 +110,25 @@ pub(crate) fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Answers each connection's 8 bytes, an index, with that object.
+/// Answers each connection as [`answer`] does.
 pub(crate) fn serve(objects: Arc<Vec<Vec<u8>>>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let objects = Arc::clone(&objects);
-            std::thread::spawn(move || {
-                let mut stream = stream?;
-                let mut index = [0; 8];
-                stream.read_exact(&mut index)?;
-                let index = u64::from_le_bytes(index) as usize;
-                stream.write_all(objects.get(index).map_or(&[], Vec::as_slice))
-            });
+            std::thread::spawn(move || answer(stream?, &objects));
         }
     });
     Ok(address)
+}
+
+/// Answers a connection's 8 bytes, an index, with that object.
+pub(crate) fn answer(mut stream: TcpStream, objects: &[Vec<u8>]) -> io::Result<()> {
+    let mut index = [0; 8];
+    stream.read_exact(&mut index)?;
+    let index = u64::from_le_bytes(index) as usize;
+    stream.write_all(objects.get(index).map_or(&[], Vec::as_slice))
 }
 
 pub(crate) fn fetch(address: SocketAddr, index: usize) -> anyhow::Result<Vec<u8>> {

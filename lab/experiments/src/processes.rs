@@ -5,6 +5,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -15,6 +16,7 @@ use refrain_gateway::{
     keys::PrivateKey,
     status::{Peer, Status},
 };
+use refrain_link::{End, Link};
 use refrain_relay::addresses::free_address;
 
 /// How long programs may take to start, and to end: a store is written to a busy disk.
@@ -29,6 +31,8 @@ pub(crate) struct Gateways {
     near_admin: SocketAddr,
     near: Running,
     far: Running,
+    /// Their network, if not this machine's own.
+    link: Option<Arc<Link>>,
     _folder: tempfile::TempDir,
 }
 
@@ -48,6 +52,8 @@ pub(crate) struct Setup<'a> {
     pub near: &'a [&'a str],
     /// The far end's threads; as many as processors without.
     pub far_threads: Option<usize>,
+    /// The link at whose ends they run; without one they run on this machine's own network.
+    pub link: Option<&'a Arc<Link>>,
 }
 
 impl Gateways {
@@ -60,9 +66,9 @@ impl Gateways {
         far_key.write_new(&folder.path().join("far.key"))?;
         let listen = setup.listen.unwrap_or_else(free_address);
         let (address, near_admin, far_admin) = (free_address(), free_address(), free_address());
-        let start = |arguments: &[&str], further: &[&str], threads: Option<usize>| {
-            let mut command = Command::new(setup.refrain);
-            command.env_clear().args(arguments).args(further);
+        let start = |end, arguments: &[&str], further: &[&str], threads: Option<usize>| {
+            let mut command = program(setup.link, end, setup.refrain);
+            command.args(arguments).args(further);
             if let Some(threads) = threads {
                 // What tokio asks of its programs' environment.
                 command.env("TOKIO_WORKER_THREADS", threads.to_string());
@@ -80,8 +86,8 @@ impl Gateways {
             "--admin",
             &far_admin.to_string(),
         ];
-        let far = start(&arguments, setup.far, setup.far_threads)?;
-        wait(|| Ok(TcpStream::connect(far_admin).is_ok()), "the far end")?;
+        let far = start(End::Far, &arguments, setup.far, setup.far_threads)?;
+        wait(|| listens(setup.link, End::Far, far_admin), "the far end")?;
         let arguments = [
             "near",
             "--peer",
@@ -95,9 +101,9 @@ impl Gateways {
             "--admin",
             &near_admin.to_string(),
         ];
-        let near = start(&arguments, setup.near, None)?;
+        let near = start(End::Near, &arguments, setup.near, None)?;
         wait(
-            || Ok(TcpStream::connect(near_admin).is_ok()),
+            || listens(setup.link, End::Near, near_admin),
             "the near end",
         )?;
         let gateways = Gateways {
@@ -107,6 +113,7 @@ impl Gateways {
             near_admin,
             near,
             far,
+            link: setup.link.cloned(),
             _folder: folder,
         };
         wait(|| Ok(gateways.near()?.lanes == 4), "the link")?;
@@ -115,12 +122,12 @@ impl Gateways {
 
     /// How the near end sees the link.
     pub(crate) fn near(&self) -> anyhow::Result<Peer> {
-        self.peer(self.near_admin)
+        self.peer(End::Near, self.near_admin)
     }
 
     /// How the far end sees it.
     pub(crate) fn far(&self) -> anyhow::Result<Peer> {
-        self.peer(self.far_admin)
+        self.peer(End::Far, self.far_admin)
     }
 
     /// The far end's process.
@@ -134,8 +141,8 @@ impl Gateways {
         self.far.end()
     }
 
-    fn peer(&self, admin: SocketAddr) -> anyhow::Result<Peer> {
-        let output = Command::new(&self.refrain)
+    fn peer(&self, end: End, admin: SocketAddr) -> anyhow::Result<Peer> {
+        let output = program(self.link.as_ref(), end, &self.refrain)
             .args(["status", "--json", "--admin", &admin.to_string()])
             .output()?;
         ensure!(
@@ -145,6 +152,25 @@ impl Gateways {
         );
         let status: Status = serde_json::from_slice(&output.stdout)?;
         status.peers.into_iter().next().context("a peer")
+    }
+}
+
+/// A program with an environment of its own, so that no variable gives options.
+fn program(link: Option<&Arc<Link>>, end: End, path: &Path) -> Command {
+    let mut command = match link {
+        Some(link) => link.command(end, &path.to_string_lossy()),
+        None => Command::new(path),
+    };
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    command.env_clear().env("PATH", search);
+    command
+}
+
+fn listens(link: Option<&Arc<Link>>, end: End, address: SocketAddr) -> anyhow::Result<bool> {
+    let connect = || Ok(TcpStream::connect(address).is_ok());
+    match link {
+        Some(link) => link.at(end, connect),
+        None => connect(),
     }
 }
 

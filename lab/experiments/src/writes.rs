@@ -140,6 +140,7 @@ fn measure(
             far: &[],
             near: &[],
             far_threads: None,
+            link: None,
         })?;
         let mut before = link_bytes(&gateways.near()?);
         for (rates, ratios) in &mut passes {

@@ -32,10 +32,12 @@
 //! - `wire`       one direction: the packets' fates and times, without I/O
 //! - `carry`      the threads between two TUNs and a wire
 //! - `check`      whether a link is as its settings say
+//! - `leftovers`  links of processes that ended by a signal: removed
 #![forbid(unsafe_code)]
 
 mod carry;
 mod check;
+mod leftovers;
 mod namespace;
 mod wire;
 
@@ -50,6 +52,7 @@ use std::{
 
 use anyhow::Context;
 pub use check::Checked;
+pub use leftovers::remove_on_signals;
 use namespace::Namespace;
 use refrain_relay::Rate;
 pub use wire::WireCounts;
@@ -107,11 +110,12 @@ impl Default for LinkConfig {
 }
 
 impl Link {
-    /// Makes both namespaces and what joins them.
+    /// Makes both namespaces and what joins them, and removes links of processes that have ended.
     ///
     /// # Errors
     /// Root, `/dev/net/tun`, `ip` or real-time priority is missing.
     pub fn start(config: LinkConfig) -> anyhow::Result<Self> {
+        leftovers::remove_abandoned();
         let ends = [Namespace::new(End::Near)?, Namespace::new(End::Far)?];
         let devices = [ends[0].open_tun()?, ends[1].open_tun()?];
         let wires = [Arc::<WireCounts>::default(), Arc::default()];
@@ -158,6 +162,18 @@ impl Link {
         call: impl FnOnce() -> anyhow::Result<R> + Send,
     ) -> anyhow::Result<R> {
         self.ends[end as usize].enter(call)
+    }
+
+    /// The congestion control of connections over the link that set none themselves, by the kernel's name.
+    ///
+    /// It applies to connections made from now on, in both directions.
+    ///
+    /// # Errors
+    /// The kernel does not have it.
+    pub fn set_congestion(&self, name: &str) -> anyhow::Result<()> {
+        self.ends
+            .iter()
+            .try_for_each(|end| end.set_congestion(name))
     }
 
     /// What crossed so far, from an end to the other.

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    refrain_link::remove_on_signals()?;
     let link = Link::start(LinkConfig {
         rate: options.rate,
         delay: options.delay,

@@ -30,7 +30,7 @@ impl Namespace {
     pub(crate) fn new(end: End) -> anyhow::Result<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("refrain-link-{}-{number}", id());
+        let name = format!("{}{number}", name_prefix(id()));
         ip(&["netns", "add", &name])?;
         let namespace = Self { name, end };
         namespace.ip(&["link", "set", "lo", "up"])?;
@@ -79,13 +79,22 @@ impl Namespace {
         &self.name
     }
 
+    /// By the route to the other end: root alone may make some kernels' algorithms a namespace's default.
+    pub(crate) fn set_congestion(&self, name: &str) -> anyhow::Result<()> {
+        let (own, other) = (self.end.address(), self.end.other().address());
+        let (own, other) = (own.to_string(), other.to_string());
+        self.ip(&[
+            "route", "replace", &other, "dev", "link0", "src", &own, "congctl", name,
+        ])
+    }
+
     /// Ends what reads from its device.
     pub(crate) fn remove_device(&self) {
         let _ = self.ip(&["link", "delete", "link0"]);
     }
 
     fn ip(&self, arguments: &[&str]) -> anyhow::Result<()> {
-        ip(&[&["-netns", &self.name], arguments].concat())
+        ip(&[&["-netns", &self.name], arguments].concat()).map(drop)
     }
 }
 
@@ -95,12 +104,18 @@ impl Drop for Namespace {
     }
 }
 
-fn ip(arguments: &[&str]) -> anyhow::Result<()> {
+/// What the names of a process's namespaces begin with.
+pub(crate) fn name_prefix(process: u32) -> String {
+    format!("refrain-link-{process}-")
+}
+
+/// Runs `ip` and gives what it prints.
+pub(crate) fn ip(arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("ip").args(arguments).output();
     let output = output.context("ip (of iproute2)")?;
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
         bail!("ip {}: {}", arguments.join(" "), error.trim());
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -111,6 +111,7 @@ impl<'a> Trials<'a> {
             dial,
             far: &["--mode", sender.mode],
             far_threads: sender.threads,
+            link: None,
             // Every far end has another key, and so another realm, unless there is a name.
             near: &[
                 "--store",
