@@ -142,8 +142,9 @@ fn common(
     line(
         "matching",
         format!(
-            "{}, {} markers, p = {}, w = {}, kernels for {}",
+            "{}, second stage {}, {} markers, p = {}, w = {}, kernels for {}",
             matching.algorithm,
+            matching.second_stage,
             matching.marker,
             matching.sampling_period,
             matching.window.bytes(),

@@ -45,7 +45,7 @@ use refrain_codec::marker::{
 use refrain_codec::matching::MatchingAlgorithm;
 use refrain_codec::simd::Backend;
 use refrain_proto::effort::EffortMode;
-use refrain_proto::{LinkConfig, Mode, limits};
+use refrain_proto::{LinkConfig, Mode, SecondStage, limits};
 use tracing::level_filters::LevelFilter;
 
 use crate::access::Access;
@@ -150,6 +150,8 @@ config! {
     pub struct MatchingConfig(settings) {
         /// Max-Match or Chunk-Match.
         pub algorithm: MatchingAlgorithm = settings.one(&MATCHING)?;
+        /// How the rest is compressed.
+        pub second_stage: SecondStage = settings.one(&SECOND_STAGE)?;
         /// How positions are chosen.
         pub marker: MarkerAlgorithm = settings.one(&MARKER)?;
         /// The bytes that SAMPLEBYTE samples.
@@ -222,6 +224,7 @@ impl Config {
         LinkConfig {
             mode: self.mode,
             matching: matching.algorithm,
+            second_stage: matching.second_stage,
             markers: MarkerFinder::new(
                 matching.marker,
                 matching.sampling_period,

@@ -7,6 +7,7 @@
 
 use clap::{Arg, ArgAction};
 use refrain_codec::marker::MarkerAlgorithm;
+use refrain_proto::SecondStage;
 
 use crate::http_proxy::AcceptEncoding;
 
@@ -328,6 +329,9 @@ options! {
     MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
         "How repeats are found: Max-Match finds the most, Chunk-Match keeps no payload at the \
          sender.");
+    SECOND_STAGE = OptionSpec::new(BOTH, "second_stage", SecondStage::NAMES, Value("zstd"),
+        "Compresses what this end sends and matching did not replace: `zstd`, or `off`. `off` needs less CPU, for \
+         content that zstd cannot compress.");
     MARKER = OptionSpec::new(BOTH, "marker", MarkerAlgorithm::NAMES, Value("samplebyte"),
         "How the positions are chosen at which repeats are looked for.");
     MARKER_TABLE = OptionSpec::new(BOTH, "marker_table", "FILE",

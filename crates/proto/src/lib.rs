@@ -99,6 +99,6 @@ pub mod planted;
 pub use fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation};
 pub use frame::{FlowId, LaneId};
 pub use link::{Event, Link, LinkConfig, ResetReason, Role};
-pub use mode::Mode;
+pub use mode::{Mode, SecondStage};
 pub use moment::Moment;
 pub use traffic::{Exclusion, TrafficClass};

@@ -21,6 +21,18 @@ names! {
     }
 }
 
+names! {
+    /// How a sender compresses the bytes that matching leaves.
+    #[derive(Default)]
+    pub enum SecondStage {
+        /// By zstd, at the level of the moment.
+        #[default]
+        Zstd = "zstd",
+        /// Not at all.
+        Off = "off",
+    }
+}
+
 impl Mode {
     /// Whether both directions' caches are kept.
     #[must_use]

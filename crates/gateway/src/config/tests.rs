@@ -124,6 +124,7 @@ fn the_defaults_are_those_of_the_documentation() {
     assert!(common.admin.is_none() && common.ways_in.is_empty());
     let matching = MatchingConfig {
         algorithm: MatchingAlgorithm::MaxMatch,
+        second_stage: SecondStage::Zstd,
         marker: MarkerAlgorithm::SampleByte,
         marker_table: SampleByteTable::default(),
         sampling_period: SamplingPeriod::DEFAULT,

@@ -58,7 +58,7 @@ use crate::{
     frame::{FlowId, LaneId},
     limits::{BLOCK_BYTES_MAX, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX, WINDOW_BYTES_MAX},
     matching::{receiver::Receiver, sender::Sender, unproven::Unproven},
-    mode::Mode,
+    mode::{Mode, SecondStage},
     moment::Moment,
     predictions::{history::HistoryConfig, link_history::LinkHistory},
     targets::TargetCounts,
@@ -88,6 +88,8 @@ pub struct LinkConfig {
     pub receive_cache: CacheGeometry,
     /// How repeats are found.
     pub matching: MatchingAlgorithm,
+    /// What this end does with what matching leaves, as a sender.
+    pub second_stage: SecondStage,
     /// How markers are selected.
     pub markers: MarkerFinder,
     /// The digest of Chunk-Match.
@@ -254,6 +256,7 @@ impl LinkConfig {
             send_cache: geometry,
             receive_cache: geometry,
             matching: MatchingAlgorithm::default(),
+            second_stage: SecondStage::default(),
             markers: MarkerFinder::default(),
             chunk_hasher: ChunkHasher::default(),
             backend: Backend::best(),

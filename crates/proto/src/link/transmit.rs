@@ -12,6 +12,7 @@ use crate::{
         BLOCK_BYTES_MAX, CONTROL_BYTES_MAX, PENDING_BYTES_MAX, WINDOW_WAIT_MAX, WINDOW_WAIT_MIN,
     },
     matching::sender::{Counted, Passage},
+    mode::SecondStage,
     moment::Moment,
     predictions::sender::Step,
     traffic::TrafficClass,
@@ -422,7 +423,9 @@ impl Link {
     ) -> Option<Passage> {
         let period = self.period_for(class);
         let caches = &mut self.caches;
-        let compress = class == TrafficClass::Ordinary && self.config.mode.compresses();
+        let compress = class == TrafficClass::Ordinary
+            && self.config.mode.compresses()
+            && self.config.second_stage == SecondStage::Zstd;
         let Some(geometry) = caches
             .send_geometry
             .filter(|_| !matches!(class, TrafficClass::Excluded(_)))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use refrain_codec::geometry::CacheGeometry;
-use refrain_proto::{Exclusion, LaneId, LinkConfig, TrafficClass, targets::Carried};
+use refrain_proto::{Exclusion, LaneId, LinkConfig, SecondStage, TrafficClass, targets::Carried};
 
 use crate::pair::{Pair, noise, sent_on, take_all, transmit};
 
@@ -21,6 +21,30 @@ fn a_second_time_costs_almost_nothing() {
         cost < data.len() as u64 / 50,
         "{cost} bytes for a repeat of {}",
         data.len()
+    );
+}
+
+#[test]
+fn without_a_second_stage_repeats_are_replaced_and_the_rest_goes_as_it_is() {
+    let geometry = CacheGeometry::new(4 << 20).expect("valid");
+    let mut config = LinkConfig::with_cache(geometry);
+    config.second_stage = SecondStage::Off;
+    let mut pair = Pair::with_config(1, config);
+    let data = text(1 << 18, 1);
+    let costs = ["a:1", "b:2"].map(|target| {
+        let before = pair.link_bytes_sent();
+        let flow = pair.open(target);
+        assert_eq!(pair.send(flow, &data), data);
+        pair.link_bytes_sent() - before
+    });
+    let plain = data.len() as u64;
+    assert!(
+        costs[0] > plain / 2,
+        "zstd alone makes it smaller: {costs:?}"
+    );
+    assert!(
+        costs[1] < plain / 50,
+        "{costs:?} bytes for a repeat of {plain}"
     );
 }
 
