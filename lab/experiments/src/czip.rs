@@ -6,28 +6,24 @@
 
 mod by_name;
 mod cdn;
-mod chapters;
 mod data;
 mod forgetting;
 mod measured;
 mod options;
 mod origin;
-mod page;
 mod serving;
 mod sizes;
 mod speed;
-mod targets;
 mod transfer;
 mod ways;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::builder::{PossibleValue, PossibleValuesParser};
 
+use crate::chapters::{self, Chapter, Choice, FiguresFolder};
 use by_name::ByName;
 use cdn::Cdn;
-use chapters::{Chapter, Kept};
 use data::Data;
 use forgetting::Forgetting;
 pub(crate) use measured::{SUBCOMMAND as MEASURED, median, run as run_measured};
@@ -37,17 +33,27 @@ use sizes::Sizes;
 use speed::Speeds;
 use transfer::Transfers;
 
+const INTRODUCTION: &str = "# CZIP archives beside their peers\n\n\
+     Written by `cargo run --release -p refrain-experiments -- czip --write \
+     docs/results-czip.md`.\nPeers are Debian's packages (`lab/setup --peers`), with default \
+     options where none are named.\n\n\
+     All programs are whole processes; CPU time and memory are the system's counts of their \
+     children. Times\nare medians of runs in which the ways took turns. MB = 10^6 bytes. \
+     What could not be had is *not there*.\n";
+
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
-const CHAPTERS: [Chapter; 8] = [
-    Chapter::of::<Sizes>(),
-    Chapter::of::<Options>(),
-    Chapter::of::<Transfers>(),
-    Chapter::of::<ByName>(),
-    Chapter::of::<Cdn>(),
-    Chapter::of::<Speeds>(),
-    Chapter::of::<Forgetting>(),
-    Chapter::of::<Servings>(),
-];
+fn chapters<'a>() -> [Chapter<Setup<'a>>; 8] {
+    [
+        Chapter::of::<Sizes>(),
+        Chapter::of::<Options>(),
+        Chapter::of::<Transfers>(),
+        Chapter::of::<ByName>(),
+        Chapter::of::<Cdn>(),
+        Chapter::of::<Speeds>(),
+        Chapter::of::<Forgetting>(),
+        Chapter::of::<Servings>(),
+    ]
+}
 
 /// What to measure, and with what.
 #[derive(clap::Args)]
@@ -67,7 +73,7 @@ pub(crate) struct Arguments {
     )]
     shared: PathBuf,
     /// Measure only these chapters, and take the others as they were measured last
-    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapter_names())]
+    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&chapters()))]
     only: Option<Vec<String>>,
     /// Measure nothing again that was measured at this commit: goes on where a run was ended
     #[arg(long)]
@@ -92,9 +98,10 @@ struct Setup<'a> {
     big_bytes: u64,
 }
 
-fn chapter_names() -> PossibleValuesParser {
-    let value = |chapter: &Chapter| PossibleValue::new(chapter.name).help(chapter.title);
-    PossibleValuesParser::new(CHAPTERS.iter().map(value))
+impl FiguresFolder for Setup<'_> {
+    fn folder(&self) -> &Path {
+        self.data.folder()
+    }
 }
 
 /// Measures, and gives the page.
@@ -112,17 +119,23 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
         runs: arguments.runs,
         big_bytes: arguments.big_gb * 1_000_000_000,
     };
-    let mut written = Vec::new();
-    for chapter in &CHAPTERS {
-        let only = arguments.only.as_ref();
-        let is_asked = only.is_none_or(|names| names.iter().any(|name| name == chapter.name));
-        let kept = chapter.kept(&setup)?;
-        let is_done = |kept: &Kept| arguments.resume && kept.version == chapters::version();
-        written.push(match kept {
-            Some(kept) if !is_asked || is_done(&kept) => chapter.written(&kept)?,
-            None if !is_asked => chapter.unmeasured()?,
-            _ => chapter.written(&chapter.measured(&setup)?)?,
-        });
+    let choice = Choice {
+        only: arguments.only.as_deref(),
+        resume: arguments.resume,
+    };
+    chapters::page(INTRODUCTION, &chapters(), &setup, choice)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_chapters_have_a_name() {
+        let chapters = chapters();
+        let names: HashSet<_> = chapters.iter().map(|chapter| chapter.name).collect();
+        assert_eq!(names.len(), chapters.len());
     }
-    page::page(&written)
 }

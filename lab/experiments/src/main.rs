@@ -4,6 +4,7 @@
 //! wanted. Each prints a page of Markdown, or writes it to a file.
 
 mod bulk;
+mod chapters;
 mod corpus;
 mod czip;
 mod latency;
@@ -16,6 +17,7 @@ mod predictions;
 mod processes;
 mod savings;
 mod sender_cpu;
+mod targets;
 mod ways;
 mod writes;
 

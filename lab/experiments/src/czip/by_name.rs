@@ -7,13 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
-    chapters::Figures,
     data::DataSet,
     measured::{measure, median},
     origin::Origin,
-    targets::Target,
     ways::bash,
 };
+use crate::{chapters::Figures, targets::Target};
 
 /// One way, in milliseconds.
 const DELAYS_MS: [u64; 2] = [0, 50];
@@ -46,7 +45,7 @@ struct Run {
     cpu_s: f64,
 }
 
-impl Figures for ByName {
+impl Figures<Setup<'_>> for ByName {
     const NAME: &'static str = "by-name";
     const TITLE: &'static str = "Ranges and names";
 

@@ -23,11 +23,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
-    chapters::Figures,
     data::{DataSet, bytes_of},
     origin::Origin,
-    targets::{Target, at_most},
     ways::are_installed,
+};
+use crate::{
+    chapters::Figures,
+    targets::{Target, at_most},
 };
 use edge::Edge;
 
@@ -91,7 +93,7 @@ impl Pass {
     }
 }
 
-impl Figures for Cdn {
+impl Figures<Setup<'_>> for Cdn {
     const NAME: &'static str = "cdn";
     const TITLE: &'static str = "Caches in front of a server that knows chunks";
 

@@ -16,11 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
-    chapters::Figures,
     data::{DataSet, bytes_of},
-    targets::Target,
 };
 use crate::corpus;
+use crate::{chapters::Figures, targets::Target};
 
 /// Distinct chunks for each name that the index has room for.
 const BOUNDS: [u64; 3] = [2, 10, 50];
@@ -60,7 +59,7 @@ struct Load {
     memory_bytes: usize,
 }
 
-impl Figures for Forgetting {
+impl Figures<Setup<'_>> for Forgetting {
     const NAME: &'static str = "forgetting";
     const TITLE: &'static str = "Names that are forgotten";
 

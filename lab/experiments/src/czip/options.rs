@@ -10,12 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
-    chapters::Figures,
     data::{DataSet, bytes_of},
     sizes::{Report, compare, store},
-    targets::Target,
     ways::{ARCHIVE, create},
 };
+use crate::{chapters::Figures, targets::Target};
 
 /// A column a set; rows are the same in all.
 #[derive(Serialize, Deserialize)]
@@ -135,7 +134,7 @@ fn all() -> Vec<&'static str> {
     all
 }
 
-impl Figures for Options {
+impl Figures<Setup<'_>> for Options {
     const NAME: &'static str = "options";
     const TITLE: &'static str = "What each option is worth";
 

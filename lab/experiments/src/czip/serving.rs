@@ -27,11 +27,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
-    chapters::Figures,
     data::{DataSet, bytes_of},
     measured::median,
-    targets::Target,
 };
+use crate::{chapters::Figures, targets::Target};
 use control_group::{ControlGroup, Limits, UNLIMITED};
 use load::{Begin, Load, Wanted};
 use servers::Server;
@@ -220,7 +219,7 @@ fn rounds() -> Vec<Round> {
     rounds
 }
 
-impl Figures for Servings {
+impl Figures<Setup<'_>> for Servings {
     const NAME: &'static str = "serving";
     const TITLE: &'static str = "The server where files overlap";
 

@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
-    chapters::Figures,
     data::{DataSet, bytes_of},
     measured::{Cost, measure, medians},
-    targets::{Target, at_most},
     ways::{self, ARCHIVE, Way, are_installed, bash},
+};
+use crate::{
+    chapters::Figures,
+    targets::{Target, at_most},
 };
 
 /// All sets.
@@ -98,7 +100,7 @@ impl Row {
     }
 }
 
-impl Figures for Sizes {
+impl Figures<Setup<'_>> for Sizes {
     const NAME: &'static str = "sizes";
     const TITLE: &'static str = "What is stored";
 

@@ -13,10 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
-    chapters::Figures,
     data::{DataSet, bytes_of},
     measured::{Cost, Feed, measure, median, medians},
     sizes::Report,
+};
+use crate::{
+    chapters::Figures,
     targets::{Target, at_least, at_most},
 };
 
@@ -70,7 +72,7 @@ const READS: u64 = 31;
 /// Memory for names of chunks in streams of new ones.
 const INDEX_BUDGET: &str = "64MB";
 
-impl Figures for Speeds {
+impl Figures<Setup<'_>> for Speeds {
     const NAME: &'static str = "speed";
     const TITLE: &'static str = "Speed and memory";
 

@@ -17,11 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Setup,
-    chapters::Figures,
     data::{DataSet, bytes_of},
     measured::{Cost, measure, median, medians},
-    targets::{Target, at_most},
     ways::{are_installed, bash},
+};
+use crate::{
+    chapters::Figures,
+    targets::{Target, at_most},
 };
 use server::{RsyncDaemon, Web};
 use ways::{OURS, OURS_AFTER, RSYNC, Server, TransferWay};
@@ -125,7 +127,7 @@ const STEPS: [(&str, DataSet, &str, &str); 3] = [
 const DJANGO_STEP: &str = "Django 4.2.10 → 4.2.11";
 const ROOT_STEP: &str = "base → + apache";
 
-impl Figures for Transfers {
+impl Figures<Setup<'_>> for Transfers {
     const NAME: &'static str = "transfer";
     const TITLE: &'static str = "Version N+1 to a client that has N";
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{CLIENTS, Condition, Measured, Run, Servings, Trial, Way};
-use crate::czip::targets::{Target, at_least};
+use crate::targets::{Target, at_least};
 
 impl Way {
     fn name(self) -> &'static str {

@@ -1,7 +1,7 @@
 //! What was asked for, beside what was measured.
 
 /// One thing that was asked for.
-pub(super) struct Target {
+pub(crate) struct Target {
     pub what: &'static str,
     pub asked: &'static str,
     /// `None` where it was not measured.
@@ -9,19 +9,19 @@ pub(super) struct Target {
 }
 
 /// What came out.
-pub(super) struct Measured {
+pub(crate) struct Measured {
     pub text: String,
     pub is_met: bool,
 }
 
-pub(super) fn at_most(value: f64, bound: f64, text: String) -> Measured {
+pub(crate) fn at_most(value: f64, bound: f64, text: String) -> Measured {
     Measured {
         text,
         is_met: value <= bound,
     }
 }
 
-pub(super) fn at_least(value: f64, bound: f64, text: String) -> Measured {
+pub(crate) fn at_least(value: f64, bound: f64, text: String) -> Measured {
     Measured {
         text,
         is_met: value >= bound,

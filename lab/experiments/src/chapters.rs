@@ -1,0 +1,298 @@
+//! The chapters of a page. Each is measured alone, and its figures are kept in a folder, so that the page can be
+//! written anew from chapters measured at several times.
+
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::Context;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::targets::Target;
+
+/// A chapter's figures, and what they say. `S` is what its page's measuring needs.
+pub(crate) trait Figures<S>: Serialize + DeserializeOwned {
+    /// What `--only` calls the chapter.
+    const NAME: &'static str;
+    const TITLE: &'static str;
+
+    /// Measures. What lacks its data or a program is said to be missing, and is no error.
+    fn measure(setup: &S) -> anyhow::Result<Self>;
+
+    /// What was asked for; `figures` is `None` if nothing was measured.
+    fn targets(figures: Option<&Self>) -> Vec<Target>;
+
+    /// Writes what stands under the title.
+    fn write(&self, page: &mut String) -> anyhow::Result<()>;
+}
+
+/// Where figures are kept.
+pub(crate) trait FiguresFolder {
+    fn folder(&self) -> &Path;
+}
+
+/// A chapter, whatever its figures are.
+pub(crate) struct Chapter<S> {
+    pub name: &'static str,
+    title: &'static str,
+    measure: fn(&S) -> anyhow::Result<Value>,
+    write: fn(Option<&Value>) -> anyhow::Result<Written>,
+}
+
+/// Which chapters are measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Choice<'a> {
+    /// All without.
+    pub only: Option<&'a [String]>,
+    /// Not those that were measured at this commit.
+    pub resume: bool,
+}
+
+/// A chapter's figures as a file holds them, and where they come from.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    machine: String,
+    /// The commit, as far as git knows.
+    version: String,
+    /// Programs that ran beside it when it began: the load over a minute.
+    load: f64,
+    took_s: f64,
+    figures: Value,
+}
+
+/// A chapter in Markdown.
+struct Written {
+    targets: Vec<Target>,
+    /// Empty if nothing was measured.
+    text: String,
+}
+
+/// What `--only` takes.
+pub(crate) fn names<S>(chapters: &[Chapter<S>]) -> PossibleValuesParser {
+    let value = |chapter: &Chapter<S>| PossibleValue::new(chapter.name).help(chapter.title);
+    PossibleValuesParser::new(chapters.iter().map(value))
+}
+
+/// Measures what is to be measured, and gives the page: the introduction, what was asked, then the chapters.
+pub(crate) fn page<S: FiguresFolder>(
+    introduction: &str,
+    chapters: &[Chapter<S>],
+    setup: &S,
+    choice: Choice<'_>,
+) -> anyhow::Result<String> {
+    measure(chapters, setup, choice)?;
+    let mut written = Vec::new();
+    for chapter in chapters {
+        written.push(match chapter.kept(setup)? {
+            Some(kept) => chapter.written(&kept)?,
+            None => chapter.unmeasured()?,
+        });
+    }
+    let mut page = format!(
+        "{introduction}\n## What was asked\n\n| | asked | measured | met |\n|---|--:|--:|---|\n"
+    );
+    for target in written.iter().flat_map(|chapter| &chapter.targets) {
+        let (measured, met) = match &target.measured {
+            Some(measured) if measured.is_met => (measured.text.as_str(), "yes"),
+            Some(measured) => (measured.text.as_str(), "**no**"),
+            None => ("not measured", ""),
+        };
+        let (what, asked) = (target.what, target.asked);
+        writeln!(page, "| {what} | {asked} | {measured} | {met} |")?;
+    }
+    page.extend(written.into_iter().map(|chapter| chapter.text));
+    Ok(page)
+}
+
+fn measure<S: FiguresFolder>(
+    chapters: &[Chapter<S>],
+    setup: &S,
+    choice: Choice<'_>,
+) -> anyhow::Result<()> {
+    for chapter in chapters {
+        let is_named = |names: &[String]| names.iter().any(|name| name == chapter.name);
+        let is_done = |kept: &Kept| choice.resume && kept.version == version();
+        let is_asked = choice.only.is_none_or(is_named);
+        if is_asked && !chapter.kept(setup)?.as_ref().is_some_and(is_done) {
+            chapter.measured(setup)?;
+        }
+    }
+    Ok(())
+}
+
+impl<S: FiguresFolder> Chapter<S> {
+    pub(crate) const fn of<F: Figures<S>>() -> Self {
+        Self {
+            name: F::NAME,
+            title: F::TITLE,
+            measure: |setup| Ok(serde_json::to_value(F::measure(setup)?)?),
+            write: |figures| {
+                let figures: Option<F> = figures.map(F::deserialize).transpose()?;
+                let mut text = String::new();
+                if let Some(figures) = &figures {
+                    figures.write(&mut text)?;
+                }
+                let targets = F::targets(figures.as_ref());
+                Ok(Written { targets, text })
+            },
+        }
+    }
+
+    fn file(&self, setup: &S) -> PathBuf {
+        setup.folder().join(format!("figures-{}.json", self.name))
+    }
+
+    /// What was measured last.
+    fn kept(&self, setup: &S) -> anyhow::Result<Option<Kept>> {
+        let file = self.file(setup);
+        if !file.exists() {
+            return Ok(None);
+        }
+        let kept = serde_json::from_slice(&std::fs::read(&file)?);
+        let kept = kept.with_context(|| format!("{}: remove it", file.display()))?;
+        Ok(Some(kept))
+    }
+
+    /// Measures it, and keeps what came out.
+    fn measured(&self, setup: &S) -> anyhow::Result<Kept> {
+        let (load, began) = (load(), Instant::now());
+        let figures = (self.measure)(setup).with_context(|| self.name)?;
+        let kept = Kept {
+            machine: crate::machine::describe(),
+            version: version(),
+            load,
+            took_s: began.elapsed().as_secs_f64(),
+            figures,
+        };
+        eprintln!("{}: took {:.0} s", self.name, kept.took_s);
+        std::fs::write(self.file(setup), serde_json::to_vec_pretty(&kept)?)?;
+        Ok(kept)
+    }
+
+    /// The chapter, from figures.
+    fn written(&self, kept: &Kept) -> anyhow::Result<Written> {
+        let Kept {
+            machine,
+            version,
+            load,
+            took_s,
+            figures,
+        } = kept;
+        let mut written = (self.write)(Some(figures))
+            .with_context(|| format!("{}: figures of another form: measure again", self.name))?;
+        written.text = format!(
+            "\n## {}\n\nMeasured at {version} on {machine}; load when it began: {load:.1}; \
+             took {took_s:.0} s.\n\n{}",
+            self.title, written.text
+        );
+        Ok(written)
+    }
+
+    /// The chapter, without any.
+    fn unmeasured(&self) -> anyhow::Result<Written> {
+        (self.write)(None)
+    }
+}
+
+/// The commit that is checked out, and whether anything but pages is not as it says.
+fn version() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"]);
+    // Pages are written one after the other.
+    let status = [
+        "status",
+        "--porcelain",
+        "-uno",
+        "--",
+        ":/",
+        ":(exclude,top)docs",
+    ];
+    let changed = git(&status).is_some_and(|changed| !changed.is_empty());
+    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
+    format!("{commit}{}", if changed { "-dirty" } else { "" })
+}
+
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text.split(' ').next().and_then(|first| first.parse().ok());
+    first.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::targets::at_least;
+
+    /// Counts how often it was measured, in a file.
+    #[derive(Serialize, Deserialize)]
+    struct Turns(u64);
+
+    struct Folder(tempfile::TempDir);
+
+    impl FiguresFolder for Folder {
+        fn folder(&self) -> &Path {
+            self.0.path()
+        }
+    }
+
+    impl Figures<Folder> for Turns {
+        const NAME: &'static str = "turns";
+        const TITLE: &'static str = "Turns";
+
+        fn measure(setup: &Folder) -> anyhow::Result<Self> {
+            let counter = setup.folder().join("counter");
+            let turns = std::fs::read(&counter).map_or(0, |bytes| bytes.len() as u64) + 1;
+            std::fs::write(counter, vec![0; turns as usize])?;
+            Ok(Self(turns))
+        }
+
+        fn targets(figures: Option<&Self>) -> Vec<Target> {
+            vec![Target {
+                what: "turns",
+                asked: "many",
+                measured: figures.map(|turns| at_least(turns.0 as f64, 2.0, turns.0.to_string())),
+            }]
+        }
+
+        fn write(&self, page: &mut String) -> anyhow::Result<()> {
+            *page += &format!("{} turns\n", self.0);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn figures_are_kept_and_written_again() {
+        let setup = Folder(tempfile::tempdir().expect("a folder"));
+        let chapters = [Chapter::of::<Turns>()];
+        let page = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(|&name| name.to_owned()).collect();
+            let choice = Choice {
+                only: Some(&only),
+                resume: false,
+            };
+            page("# Turns\n", &chapters, &setup, choice).expect("there is room")
+        };
+        let unmeasured = page(&[]);
+        assert!(
+            unmeasured.contains("| turns | many | not measured |  |"),
+            "{unmeasured}"
+        );
+        assert!(!unmeasured.contains("\n## Turns\n"), "{unmeasured}");
+
+        assert!(page(&["turns"]).contains("| turns | many | 1 | **no** |"));
+        let again = page(&["turns"]);
+        assert!(again.contains("| turns | many | 2 | yes |"), "{again}");
+        let (_, chapter) = again.split_once("\n## Turns\n").expect("its title");
+        assert!(chapter.ends_with("\n\n2 turns\n"), "{chapter}");
+        assert_eq!(page(&[]), again);
+    }
+}
