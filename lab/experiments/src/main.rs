@@ -16,6 +16,7 @@ mod pair;
 mod predictions;
 mod processes;
 mod savings;
+mod seeded;
 mod sender_cpu;
 mod targets;
 mod ways;

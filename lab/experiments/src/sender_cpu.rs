@@ -5,7 +5,6 @@
 //! turns, so that a busy machine slows all of them, and figures are medians over the turns.
 
 mod bare_tls;
-mod noise;
 mod page;
 mod slow_link;
 mod trial;
@@ -14,8 +13,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::seeded::Seeded;
 pub(crate) use bare_tls::{SUBCOMMAND as BARE_TLS, serve as serve_bare_tls};
-use noise::Noise;
 use trial::{Sender, Sent, Trials};
 
 /// Bytes of a transfer where nothing holds it up.
@@ -88,10 +87,7 @@ fn measure(refrain: &Path, pairs: usize) -> anyhow::Result<Report> {
         slow_by_off: Vec::new(),
         slow_by_bare_tls: Vec::new(),
     };
-    let new = |number: u64| Noise {
-        seed: NEW_SEEDS + number,
-        bytes: OBJECT_BYTES,
-    };
+    let new = |number: u64| Seeded::noise(NEW_SEEDS + number, OBJECT_BYTES);
     // Something else for the store to offer.
     trials.by_gateways(RECEIVER, new(0))?;
     for turn in 0..pairs {
@@ -108,14 +104,8 @@ fn measure(refrain: &Path, pairs: usize) -> anyhow::Result<Report> {
         }
     }
 
-    let repeated = Noise {
-        seed: REPEATED_SEED,
-        bytes: OBJECT_BYTES,
-    };
-    let slow = Noise {
-        seed: SLOW_SEED,
-        bytes: SLOW_OBJECT_BYTES,
-    };
+    let repeated = Seeded::noise(REPEATED_SEED, OBJECT_BYTES);
+    let slow = Seeded::noise(SLOW_SEED, SLOW_OBJECT_BYTES);
     // At once, the store cannot keep up with a loopback; then what it missed.
     trials.by_gateways(RECEIVER, repeated)?;
     trials.by_gateways_on_slow_link(RECEIVER, repeated)?;

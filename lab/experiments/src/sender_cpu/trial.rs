@@ -13,13 +13,11 @@ use refrain_gateway::status::Predictions;
 use refrain_relay::addresses::free_address;
 use serde::Serialize;
 
-use super::{
-    STORE_SIZE,
-    bare_tls::BareTls,
-    noise::{self, Noise},
-    slow_link::SlowLink,
+use super::{STORE_SIZE, bare_tls::BareTls, slow_link::SlowLink};
+use crate::{
+    processes::{Gateways, Setup},
+    seeded::{self, Seeded},
 };
-use crate::processes::{Gateways, Setup};
 
 /// What makes the transfers.
 pub(super) struct Trials<'a> {
@@ -60,7 +58,7 @@ impl Sent {
 impl<'a> Trials<'a> {
     /// With an empty store.
     pub(super) fn new(refrain: &'a Path) -> anyhow::Result<Trials<'a>> {
-        let origin = noise::serve()?;
+        let origin = seeded::serve()?;
         Ok(Trials {
             refrain,
             origin,
@@ -70,7 +68,7 @@ impl<'a> Trials<'a> {
     }
 
     /// By new gateways with nothing between them.
-    pub(super) fn by_gateways(&self, sender: Sender, noise: Noise) -> anyhow::Result<Sent> {
+    pub(super) fn by_gateways(&self, sender: Sender, noise: Seeded) -> anyhow::Result<Sent> {
         self.between(sender, None, None, noise)
     }
 
@@ -78,7 +76,7 @@ impl<'a> Trials<'a> {
     pub(super) fn by_gateways_on_slow_link(
         &self,
         sender: Sender,
-        noise: Noise,
+        noise: Seeded,
     ) -> anyhow::Result<Sent> {
         let listen = free_address();
         let link = SlowLink::before(listen)?;
@@ -86,12 +84,12 @@ impl<'a> Trials<'a> {
     }
 
     /// Copied into TLS.
-    pub(super) fn by_bare_tls(&self, noise: Noise) -> anyhow::Result<Sent> {
+    pub(super) fn by_bare_tls(&self, noise: Seeded) -> anyhow::Result<Sent> {
         self.copied(self.bare_tls.address, noise)
     }
 
     /// Copied into TLS over the slow link.
-    pub(super) fn by_bare_tls_on_slow_link(&self, noise: Noise) -> anyhow::Result<Sent> {
+    pub(super) fn by_bare_tls_on_slow_link(&self, noise: Seeded) -> anyhow::Result<Sent> {
         let link = SlowLink::before(self.bare_tls.address)?;
         self.copied(link.address(), noise)
     }
@@ -101,7 +99,7 @@ impl<'a> Trials<'a> {
         sender: Sender,
         listen: Option<SocketAddr>,
         dial: Option<SocketAddr>,
-        noise: Noise,
+        noise: Seeded,
     ) -> anyhow::Result<Sent> {
         let store = self.store.path().display().to_string();
         let gateways = Gateways::start(&Setup {
@@ -132,7 +130,7 @@ impl<'a> Trials<'a> {
         Ok(say(sender.mode, noise, took, cpu, sent.predictions))
     }
 
-    fn copied(&self, address: SocketAddr, noise: Noise) -> anyhow::Result<Sent> {
+    fn copied(&self, address: SocketAddr, noise: Seeded) -> anyhow::Result<Sent> {
         let (took, cpu) = clocked(self.bare_tls.process.pid(), || {
             compare(self.bare_tls.ask(address, &noise.request())?, noise)
         })?;
@@ -141,8 +139,8 @@ impl<'a> Trials<'a> {
     }
 }
 
-fn compare(stream: impl std::io::Read, noise: Noise) -> anyhow::Result<()> {
-    ensure!(noise::is_equal(stream, noise)?, "{noise:?} came otherwise");
+fn compare(stream: impl std::io::Read, noise: Seeded) -> anyhow::Result<()> {
+    ensure!(seeded::is_equal(stream, noise)?, "{noise:?} came otherwise");
     Ok(())
 }
 
@@ -158,7 +156,7 @@ fn clocked(
     Ok((began.elapsed(), after.saturating_sub(before)))
 }
 
-fn say(what: &str, noise: Noise, took: Duration, cpu: Duration, predictions: Predictions) -> Sent {
+fn say(what: &str, noise: Seeded, took: Duration, cpu: Duration, predictions: Predictions) -> Sent {
     let sent = Sent {
         bytes: noise.bytes,
         took_s: took.as_secs_f64(),
