@@ -1,5 +1,5 @@
-//! On a link whose segments stall as losses would make them, everything arrives equal, and
-//! flows leave the lanes that loss holds up. How fast is an experiment:
+//! On a link that loses segments everything arrives equal, and a link whose transport minds the loss gets further
+//! lanes. How fast is an experiment:
 //!
 //! ```text
 //! cargo run --release -p refrain-experiments -- lossy
@@ -8,58 +8,75 @@
 
 mod common;
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use common::{
     addresses::forward,
     applications::{Outcome, Plan, Server, run_client},
     site::Site,
 };
-use refrain_relay::{LinkConfig, Rate, Relay, RelayConfig};
-use tokio::task::JoinSet;
+use refrain_link::{End, Link, LinkConfig};
+use refrain_relay::Rate;
+use tokio::{runtime::Runtime, task::JoinSet};
 
 const FLOW_BYTES_MAX: u64 = 2 << 20;
 
+/// BBR does not slow down for chance losses, and needs no further lanes.
+const RENO: [&str; 2] = ["--congestion", "reno"];
+
 #[test]
 fn everything_arrives_equal_and_lanes_are_added() {
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let server = runtime.block_on(Server::start()).expect("a server");
-    let site = Site::new();
-    let _far = site.far(&[]);
-    let relay = {
-        let _inside = runtime.enter();
-        let mut config = RelayConfig::to(site.far_listen);
-        config.link = LinkConfig {
-            rate: Some(Rate::mbit(100)),
-            delay: Duration::from_millis(5),
-            stall_probability: 0.01,
-            stall: Duration::from_millis(200),
-            seed: 5,
-            ..LinkConfig::default()
-        };
-        Relay::start(config).expect("a relay")
-    };
-    let (address, option) = forward(server.address);
-    let near = site.near(relay.address(), &["--forward", &option]);
-    near.wait_for_lanes(4);
-    let outcomes = runtime.block_on(async {
-        let mut flows = JoinSet::new();
-        let plans = (0..).map(|id| Plan::draw(id, FLOW_BYTES_MAX));
-        let large = |plan: &Plan| plan.reset.is_none() && plan.down_bytes > FLOW_BYTES_MAX / 8;
-        for plan in plans.filter(large).take(12) {
-            flows.spawn(run_client(address, plan, FLOW_BYTES_MAX));
-        }
-        let all = tokio::time::timeout(Duration::from_secs(300), flows.join_all());
-        all.await.expect("no flow hangs")
+    let link = Link::for_test(LinkConfig {
+        rate: Some(Rate::mbit(100)),
+        delay: Duration::from_millis(5),
+        loss: 0.01,
+        seed: 5,
+        ..LinkConfig::default()
     });
+    let Some(link) = link.expect("a link") else {
+        return;
+    };
+    // A runtime's threads are at the end at which it is made, and so are the programs that are started there.
+    let at = |end| link.at(end, || Ok(Runtime::new()?)).expect("a runtime");
+    let (far_runtime, near_runtime) = (at(End::Far), at(End::Near));
+    let mut site = Site::new();
+    site.far_listen = SocketAddr::from((link.address(End::Far), 7000));
+    let far = link.at(End::Far, || {
+        let server = far_runtime.block_on(Server::start())?;
+        Ok((server, site.far(&RENO)))
+    });
+    let (server, _far) = far.expect("a server and a far end");
+    let (address, option) = forward(server.address);
+    let near = link.at(End::Near, || {
+        let near = site.near(
+            site.far_listen,
+            &[&RENO[..], &["--forward", &option]].concat(),
+        );
+        near.wait_for_lanes(4);
+        Ok(near)
+    });
+    let near = near.expect("a near end");
+    let outcomes = link.at(End::Near, || {
+        Ok(near_runtime.block_on(async {
+            let mut flows = JoinSet::new();
+            let plans = (0..).map(|id| Plan::draw(id, FLOW_BYTES_MAX));
+            let large = |plan: &Plan| plan.reset.is_none() && plan.down_bytes > FLOW_BYTES_MAX / 8;
+            for plan in plans.filter(large).take(12) {
+                flows.spawn(run_client(address, plan, FLOW_BYTES_MAX));
+            }
+            let all = tokio::time::timeout(Duration::from_secs(300), flows.join_all());
+            all.await.expect("no flow hangs")
+        }))
+    });
+    let outcomes = outcomes.expect("clients");
     assert!(
         outcomes
             .iter()
             .all(|(outcome, _)| *outcome == Outcome::Complete),
         "{outcomes:?}"
     );
-    assert!(relay.counts().down_stalls > 0, "the link stalled");
-    let peer = near.peer();
+    assert!(link.counts(End::Far).lost() > 0, "the link lost segments");
+    let peer = link.at(End::Near, || Ok(near.peer())).expect("a status");
     assert!(peer.lanes > 4, "no lane was added: {peer:?}");
     assert_eq!(peer.counters.lanes_lost, 0, "{peer:?}");
 }

@@ -42,7 +42,7 @@ mod namespace;
 mod wire;
 
 use std::{
-    fmt,
+    env, fmt,
     net::Ipv4Addr,
     process::Command,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
@@ -135,6 +135,26 @@ impl Link {
             link.threads.extend(threads.context("a link's threads")?);
         }
         Ok(link)
+    }
+
+    /// A link for a test, which is to return without one: it was skipped, and standard error says why.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    /// If this system lacks something that links need, and `REFRAIN_REQUIRE_LINK=1`.
+    pub fn for_test(config: LinkConfig) -> anyhow::Result<Option<Self>> {
+        let Some(missing) = namespace::missing() else {
+            return Self::start(config).map(Some);
+        };
+        let required = env::var("REFRAIN_REQUIRE_LINK").is_ok_and(|value| value == "1");
+        assert!(
+            !required,
+            "a link needs {missing}, and REFRAIN_REQUIRE_LINK=1"
+        );
+        eprintln!("skipped: a link needs {missing}");
+        Ok(None)
     }
 
     /// The address of an end, for the other one.

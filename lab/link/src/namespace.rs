@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     os::fd::AsFd,
+    path::Path,
     process::{Command, id},
     sync::{
         Arc,
@@ -12,7 +13,10 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::{
+    process::geteuid,
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::End;
@@ -102,6 +106,17 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         let _ = ip(&["netns", "delete", &self.name]);
     }
+}
+
+/// What links need and this system lacks.
+pub(crate) fn missing() -> Option<&'static str> {
+    if !geteuid().is_root() {
+        return Some("root");
+    }
+    if !Path::new("/dev/net/tun").exists() {
+        return Some("/dev/net/tun");
+    }
+    ip(&["-V"]).is_err().then_some("ip (of iproute2)")
 }
 
 /// What the names of a process's namespaces begin with.
