@@ -29,6 +29,17 @@ pub(crate) trait Figures<S>: Serialize + DeserializeOwned {
 
     /// Writes what stands under the title.
     fn write(&self, page: &mut String) -> anyhow::Result<()>;
+
+    /// What the text shows from the folder `plots`.
+    fn plots(&self) -> anyhow::Result<Vec<Plot>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A drawing, and the name of its file.
+pub(crate) struct Plot {
+    pub name: &'static str,
+    pub svg: String,
 }
 
 /// Where figures are kept.
@@ -42,6 +53,7 @@ pub(crate) struct Chapter<S> {
     title: &'static str,
     measure: fn(&S) -> anyhow::Result<Value>,
     write: fn(Option<&Value>) -> anyhow::Result<Written>,
+    plots: fn(&Value) -> anyhow::Result<Vec<Plot>>,
 }
 
 /// Which chapters are measured.
@@ -109,6 +121,42 @@ pub(crate) fn page<S: FiguresFolder>(
     Ok(page)
 }
 
+/// Measures what is to be measured, and gives all figures that are kept, by chapter.
+pub(crate) fn json<S: FiguresFolder>(
+    chapters: &[Chapter<S>],
+    setup: &S,
+    choice: Choice<'_>,
+) -> anyhow::Result<String> {
+    measure(chapters, setup, choice)?;
+    let mut all = serde_json::Map::new();
+    for chapter in chapters {
+        if let Some(kept) = chapter.kept(setup)? {
+            all.insert(chapter.name.to_owned(), serde_json::to_value(kept)?);
+        }
+    }
+    Ok(serde_json::to_string_pretty(&all)? + "\n")
+}
+
+/// Writes the plots of all chapters into the folder `plots` next to the page.
+pub(crate) fn write_plots<S: FiguresFolder>(
+    chapters: &[Chapter<S>],
+    setup: &S,
+    page: &Path,
+) -> anyhow::Result<()> {
+    let folder = page.parent().unwrap_or(Path::new(".")).join("plots");
+    std::fs::create_dir_all(&folder)?;
+    for chapter in chapters {
+        let Some(kept) = chapter.kept(setup)? else {
+            continue;
+        };
+        for plot in (chapter.plots)(&kept.figures)? {
+            let file = folder.join(plot.name);
+            std::fs::write(&file, plot.svg).with_context(|| file.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
 fn measure<S: FiguresFolder>(
     chapters: &[Chapter<S>],
     setup: &S,
@@ -140,6 +188,7 @@ impl<S: FiguresFolder> Chapter<S> {
                 let targets = F::targets(figures.as_ref());
                 Ok(Written { targets, text })
             },
+            plots: |figures| F::deserialize(figures)?.plots(),
         }
     }
 

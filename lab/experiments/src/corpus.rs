@@ -63,7 +63,8 @@ pub(crate) fn linux_releases(data: &Path, count: usize) -> anyhow::Result<Corpus
     })
 }
 
-fn silesia(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+/// The files of Silesia, in the order of their names.
+pub(crate) fn silesia(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let listing = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths: Vec<_> = listing
         .map(|entry| entry.map(|entry| entry.path()))

@@ -1,62 +1,130 @@
-//! How long a new flow waits for its first byte: through a pair, and on a connection of its own.
+//! Latency over the lab's link: direct connections and pairs in turns, from the same clients to the same origin.
+
+mod first_byte;
+mod http;
+mod objects;
+mod round_trips;
+mod silesia;
+mod transactions;
 
 use std::{
-    fmt::Write as _,
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
-    path::Path,
-    time::{Duration, Instant},
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
+use anyhow::Context;
 use refrain_link::LinkConfig;
 use refrain_relay::Rate;
 
-use crate::{
-    machine,
-    over_link::{Origin, OverLink},
-    ways::median,
-};
+use crate::chapters::{self, Chapter, Choice, FiguresFolder};
+use first_byte::FirstBytes;
+use round_trips::RoundTrips;
+use silesia::Silesia;
+use transactions::Transactions;
 
-/// Runs the experiment; gives its page.
-pub(crate) fn run(refrain: &Path, runs: usize) -> anyhow::Result<String> {
-    let mut page = format!(
-        "# The first byte of a new flow\n\n\
-         From the connect to the first byte of a small answer, medians of {runs}. Link: \
-         100 Mbit/s. A direct connection needs a handshake; a flow of a pair does not.\n\n\
-         Machine: {}.\n\n\
-         | delay each way | direct | through the pair |\n|--:|--:|--:|\n",
-        machine::describe()
+const INTRODUCTION: &str = "# Latency\n\n\
+     Written by `cargo run --release -p refrain-experiments -- latency --write docs/results-latency.md`, as root.\n\n\
+     Clients and the origin are at the two ends of a link between network namespaces (`lab/link`), over which the\n\
+     kernel speaks real TCP. Direct connections and pairs of whole `refrain` processes take turns on the same link.\n\
+     The link is checked before each use. *Delay* is one way, the *round trip* is twice that. CUBIC and BBR are the\n\
+     congestion control of direct connections, each set by name; lanes have the program's default, BBR. All programs\n\
+     share the machine. Rates count the headers of IP and TCP. Each transfer is compared byte by byte.\n";
+
+/// All chapters, in the order of the page.
+fn chapters<'a>() -> [Chapter<Setup<'a>>; 4] {
+    [
+        Chapter::of::<Transactions>(),
+        Chapter::of::<Silesia>(),
+        Chapter::of::<FirstBytes>(),
+        Chapter::of::<RoundTrips>(),
+    ]
+}
+
+/// What to measure, and with what.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The program to measure
+    #[arg(long, default_value = "target/release/refrain")]
+    refrain: PathBuf,
+    /// The folder of test data
+    #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
+    data: PathBuf,
+    /// The folder that keeps the figures of chapters
+    #[arg(long, value_name = "DIR", default_value = "target/latency")]
+    figures: PathBuf,
+    /// Measure only these chapters, and take the others as they were measured last
+    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&chapters()))]
+    only: Option<Vec<String>>,
+    /// Measure nothing again that was measured at this commit
+    #[arg(long)]
+    resume: bool,
+    /// How often each way takes its turn
+    #[arg(long, default_value_t = 31)]
+    runs: usize,
+    /// How often the files of Silesia are transferred, which takes half an hour
+    #[arg(long, default_value_t = 3)]
+    silesia_runs: usize,
+    /// All figures as JSON instead of the page
+    #[arg(long)]
+    json: bool,
+    /// Write to this file instead of standard output, and plots to the folder `plots` next to it
+    #[arg(long)]
+    pub write: Option<PathBuf>,
+}
+
+/// What all measuring needs.
+struct Setup<'a> {
+    /// An absolute path.
+    refrain: &'a Path,
+    data: &'a Path,
+    figures: &'a Path,
+    runs: usize,
+    silesia_runs: usize,
+}
+
+impl FiguresFolder for Setup<'_> {
+    fn folder(&self) -> &Path {
+        self.figures
+    }
+}
+
+/// Measures, and gives the page.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
+    anyhow::ensure!(
+        arguments.runs > 0 && arguments.silesia_runs > 0,
+        "--runs and --silesia-runs must be greater than zero"
     );
-    for delay_ms in [0, 5, 20, 80] {
-        let link = LinkConfig {
-            rate: Some(Rate::mbit(100)),
-            delay: Duration::from_millis(delay_ms),
-            ..LinkConfig::default()
-        };
-        let over = OverLink::start(&link, Origin::objects(vec![b"a small answer".to_vec()]))?;
-        eprintln!("{}", over.checked);
-        let pair = over.pair(refrain, &[], &[])?;
-        let address = over.direct("cubic")?;
-        let (mut direct, mut by_pair) = (Vec::new(), Vec::new());
-        for _ in 0..runs {
-            direct.push(over.client(|| first_byte(address))?);
-            by_pair.push(over.client(|| first_byte(pair.address))?);
-        }
-        let ms = |times| median(times).as_secs_f64() * 1e3;
-        writeln!(
-            page,
-            "| {delay_ms} ms | {:.1} ms | {:.1} ms |",
-            ms(direct),
-            ms(by_pair)
-        )?;
+    let refrain = arguments.refrain.canonicalize();
+    let refrain = refrain.with_context(|| {
+        let program = arguments.refrain.display();
+        format!("{program}: build it first: cargo build --release --bin refrain")
+    })?;
+    std::fs::create_dir_all(&arguments.figures)?;
+    let setup = Setup {
+        refrain: &refrain,
+        data: &arguments.data,
+        figures: &arguments.figures,
+        runs: arguments.runs,
+        silesia_runs: arguments.silesia_runs,
+    };
+    let choice = Choice {
+        only: arguments.only.as_deref(),
+        resume: arguments.resume,
+    };
+    if arguments.json {
+        return chapters::json(&chapters(), &setup, choice);
+    }
+    let page = chapters::page(INTRODUCTION, &chapters(), &setup, choice)?;
+    if let Some(page) = &arguments.write {
+        chapters::write_plots(&chapters(), &setup, page)?;
     }
     Ok(page)
 }
 
-fn first_byte(address: SocketAddr) -> anyhow::Result<Duration> {
-    let began = Instant::now();
-    let mut stream = TcpStream::connect(address)?;
-    stream.write_all(&0u64.to_le_bytes())?;
-    stream.read_exact(&mut [0])?;
-    Ok(began.elapsed())
+fn link(mbit: u32, delay_ms: u64) -> LinkConfig {
+    LinkConfig {
+        rate: Some(Rate::mbit(mbit)),
+        delay: Duration::from_millis(delay_ms),
+        ..LinkConfig::default()
+    }
 }

@@ -1,135 +1,91 @@
-//! Eight flows at once, and one alone, where segments stall as losses would make them:
-//! through a pair, and on connections of their own.
-//!
-//! A stall holds back all flows of its lane, and the hard case is noise, of which nothing is
-//! saved. A *fresh* pair has never seen a loss; one *in use* has carried one flow before.
+//! Lost segments and slow start over the lab's link, for lanes and for direct connections.
 
-use std::{
-    fmt::Write,
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+mod flows;
+mod loss;
+mod slow_start;
 
-use anyhow::ensure;
-use refrain_relay::{LinkConfig, Rate};
+use std::path::{Path, PathBuf};
 
-use crate::{
-    machine,
-    pair::fetch,
-    ways::{Ways, median},
-};
+use anyhow::Context;
 
-const FLOWS: usize = 8;
-const FLOW_BYTES: usize = 3 << 20;
-const RUNS: u64 = 3;
+use crate::chapters::{self, Chapter, Choice, FiguresFolder};
+use loss::Losses;
+use slow_start::SlowStarts;
 
-/// Runs the experiment; gives its page.
-pub(crate) fn run() -> anyhow::Result<String> {
-    let mut page = format!(
-        "# Flows on a lossy link\n\n\
-         Flows of {} MiB at once, from the first connect to the last byte, medians of \
-         {RUNS} runs. Link: 100 Mbit/s, 10 ms each way; of the segments of 1460 bytes, 1 % \
-         stall their connection for 200 ms. *Direct*: a connection a flow. *In use*: the pair \
-         has carried a flow before, so it knows of the loss.\n\nMachine: {}.\n\n\
-         | content | flows | direct | a fresh pair | a pair in use | lanes then |\n\
-         |---|--:|--:|--:|--:|--:|\n",
-        FLOW_BYTES >> 20,
-        machine::describe()
-    );
-    type Make = fn(u64) -> Vec<u8>;
-    let cases: [(&str, Make, usize); 4] = [
-        ("noise", noise, FLOWS),
-        ("text", text, FLOWS),
-        ("noise", noise, 1),
-        ("text", text, 1),
-    ];
-    for (name, make, flows) in cases {
-        let (mut direct, mut fresh, mut in_use) = (Vec::new(), Vec::new(), Vec::new());
-        let mut lanes = 0;
-        for seed in 0..RUNS {
-            let objects: Vec<_> = (0..2 * flows as u64 + 1)
-                .map(|index| make(seed << 8 | index))
-                .collect();
-            let link = LinkConfig {
-                rate: Some(Rate::mbit(100)),
-                delay: Duration::from_millis(10),
-                stall_probability: 0.01,
-                stall: Duration::from_millis(200),
-                seed,
-                ..LinkConfig::default()
-            };
-            let ways = Ways::start(objects.clone(), &link)?;
-            direct.push(fetch_all(ways.direct, &objects, 0..flows)?);
-            fresh.push(fetch_all(ways.pair, &objects, 0..flows)?);
-            drop(ways);
-            let ways = Ways::start(objects.clone(), &link)?;
-            fetch_all(ways.pair, &objects, 0..1)?;
-            in_use.push(fetch_all(ways.pair, &objects, flows..2 * flows)?);
-            lanes = lanes.max(ways.peer().lanes);
-        }
-        let seconds = |times| median(times).as_secs_f64();
-        writeln!(
-            page,
-            "| {name} | {flows} | {:.2} s | {:.2} s | {:.2} s | {lanes} |",
-            seconds(direct),
-            seconds(fresh),
-            seconds(in_use)
-        )?;
-    }
-    Ok(page)
+const INTRODUCTION: &str = "# Flows on a lossy link\n\n\
+     Written by `cargo run --release -p refrain-experiments -- lossy --write docs/results-lossy.md`, as root.\n\n\
+     Clients and the origin are at the two ends of a link between network namespaces (`lab/link`), over which the\n\
+     kernel speaks real TCP. Lost segments are lost by chance, in both directions. Direct connections have the\n\
+     congestion control that a column names, and so have the lanes of pairs (`--congestion`). Nothing in the\n\
+     content repeats. *Noise* does not compress; *text* compresses to about a third.\n";
+
+/// The ways: direct connections, then pairs, by their congestion control.
+const DIRECT: [&str; 2] = ["cubic", "bbr"];
+const PAIRS: [&str; 3] = ["cubic", "reno", "bbr"];
+
+fn chapters<'a>() -> [Chapter<Setup<'a>>; 2] {
+    [Chapter::of::<Losses>(), Chapter::of::<SlowStarts>()]
 }
 
-/// Fetches objects all at once, and compares them.
-fn fetch_all(
-    address: SocketAddr,
-    objects: &[Vec<u8>],
-    which: std::ops::Range<usize>,
-) -> anyhow::Result<Duration> {
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        let clients: Vec<_> = which
-            .map(|index| {
-                scope.spawn(move || {
-                    ensure!(
-                        fetch(address, index)? == objects[index],
-                        "object {index} differs"
-                    );
-                    anyhow::Ok(())
-                })
-            })
-            .collect();
-        clients
-            .into_iter()
-            .try_for_each(|client| client.join().expect("clients do not panic"))
+/// What to measure, and with what.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The program to measure
+    #[arg(long, default_value = "target/release/refrain")]
+    refrain: PathBuf,
+    /// The folder that keeps the figures of chapters
+    #[arg(long, value_name = "DIR", default_value = "target/lossy")]
+    figures: PathBuf,
+    /// Measure only these chapters, and take the others as they were measured last
+    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&chapters()))]
+    only: Option<Vec<String>>,
+    /// Measure nothing again that was measured at this commit
+    #[arg(long)]
+    resume: bool,
+    /// How often each way takes its turn
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// All figures as JSON instead of the page
+    #[arg(long)]
+    json: bool,
+    /// Write to this file instead of standard output
+    #[arg(long)]
+    pub write: Option<PathBuf>,
+}
+
+struct Setup<'a> {
+    /// An absolute path.
+    refrain: &'a Path,
+    figures: &'a Path,
+    runs: usize,
+}
+
+impl FiguresFolder for Setup<'_> {
+    fn folder(&self) -> &Path {
+        self.figures
+    }
+}
+
+/// Measures, and gives the page.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
+    anyhow::ensure!(arguments.runs > 0, "--runs must be greater than zero");
+    let refrain = arguments.refrain.canonicalize();
+    let refrain = refrain.with_context(|| {
+        let program = arguments.refrain.display();
+        format!("{program}: build it first: cargo build --release --bin refrain")
     })?;
-    Ok(began.elapsed())
-}
-
-fn noise(seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut draw = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
+    std::fs::create_dir_all(&arguments.figures)?;
+    let setup = Setup {
+        refrain: &refrain,
+        figures: &arguments.figures,
+        runs: arguments.runs,
     };
-    (0..FLOW_BYTES / 8)
-        .flat_map(|_| draw().to_le_bytes())
-        .collect()
-}
-
-/// Lines as a log has them: zstd takes most of it, Max-Match some.
-fn text(seed: u64) -> Vec<u8> {
-    let numbers = noise(seed);
-    let mut text = String::with_capacity(FLOW_BYTES + 100);
-    for number in numbers.chunks_exact(4) {
-        let number = u32::from_le_bytes(number.try_into().expect("four bytes"));
-        let verse = ["comes", "stays", "repeats", "returns"][number as usize % 4];
-        writeln!(text, "line {number:08x}: what {verse} again is a refrain").expect("memory");
-        if text.len() >= FLOW_BYTES {
-            break;
-        }
+    let choice = Choice {
+        only: arguments.only.as_deref(),
+        resume: arguments.resume,
+    };
+    match arguments.json {
+        true => chapters::json(&chapters(), &setup, choice),
+        false => chapters::page(INTRODUCTION, &chapters(), &setup, choice),
     }
-    text.truncate(FLOW_BYTES);
-    text.into_bytes()
 }

@@ -19,7 +19,6 @@ mod savings;
 mod seeded;
 mod sender_cpu;
 mod targets;
-mod ways;
 mod writes;
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode};
@@ -65,24 +64,10 @@ enum Experiment {
         #[arg(long)]
         write: Option<PathBuf>,
     },
-    /// Eight flows at once on a lossy link, through a pair and on their own
-    Lossy {
-        /// Write the page to this file instead of standard output
-        #[arg(long)]
-        write: Option<PathBuf>,
-    },
-    /// The wait for a new flow's first byte, through a pair and on its own
-    Latency {
-        /// The program to measure
-        #[arg(long, default_value = "target/release/refrain")]
-        refrain: PathBuf,
-        /// How often each way takes its turn
-        #[arg(long, default_value_t = 31)]
-        runs: usize,
-        /// Write the page to this file instead of standard output
-        #[arg(long)]
-        write: Option<PathBuf>,
-    },
+    /// Lost segments and slow start over the lab's link, as root
+    Lossy(lossy::Arguments),
+    /// Latency over the lab's link, as root: HTTP transactions, Silesia, first bytes, round trips
+    Latency(latency::Arguments),
     /// What predictions cost the sender in CPU time
     SenderCpu {
         /// The program to measure
@@ -143,12 +128,8 @@ fn main() -> ExitCode {
         Experiment::Savings { data, write } => (savings::run(&data), write),
         Experiment::Markers { data, write } => (markers::run(&data, write.as_deref()), write),
         Experiment::Predictions { data, json, write } => (predictions::run(&data, json), write),
-        Experiment::Lossy { write } => (lossy::run(), write),
-        Experiment::Latency {
-            refrain,
-            runs,
-            write,
-        } => (latency::run(&refrain, runs), write),
+        Experiment::Lossy(arguments) => (lossy::run(&arguments), arguments.write),
+        Experiment::Latency(arguments) => (latency::run(&arguments), arguments.write),
         Experiment::SenderCpu {
             refrain,
             pairs,

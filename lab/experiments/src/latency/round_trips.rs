@@ -1,0 +1,175 @@
+//! The round trips that a transfer takes: the first, second and hundredth over a pair.
+
+use std::{fmt::Write, net::SocketAddr, thread, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Setup, http, link};
+use crate::{
+    chapters::Figures, czip::median, over_link::OverLink, seeded::Seeded, targets::Target,
+};
+
+const MBIT: u32 = 100;
+const DELAY_MS: u64 = 50;
+const SIZES: [usize; 2] = [1_000, 100_000];
+
+/// Which transfers are shown.
+const TRANSFERS: [usize; 3] = [1, 2, 100];
+
+/// What a warm link has carried, and how long an idle one has been silent since.
+const WARM_BYTES: usize = 10_000_000;
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Each needs a new pair and a hundred transfers.
+const RUNS_MAX: usize = 5;
+
+#[derive(Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
+enum State {
+    Direct,
+    Cold,
+    Warm,
+    Idle,
+}
+
+const STATES: [(State, &str); 4] = [
+    (State::Direct, "direct, CUBIC"),
+    (State::Cold, "pair, cold: it has just started"),
+    (State::Warm, "pair, warm: it has carried 10 MB"),
+    (State::Idle, "pair, idle: the same 5 s before"),
+];
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct RoundTrips {
+    runs: usize,
+    /// As checked.
+    round_trip_ms: f64,
+    cells: Vec<Cell>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Cell {
+    state: State,
+    bytes: usize,
+    /// Round trips from the call of `connect`, by transfer.
+    first_byte: [f64; TRANSFERS.len()],
+    last_byte: [f64; TRANSFERS.len()],
+}
+
+fn object(number: u64) -> Vec<u8> {
+    // The first digits are its size, so that all transfers have other content.
+    let mut bytes = Vec::new();
+    let noise = Seeded::noise(number, number >> 32);
+    noise.write_to(&mut bytes).expect("memory takes all");
+    bytes
+}
+
+impl Figures<Setup<'_>> for RoundTrips {
+    const NAME: &'static str = "round-trips";
+    const TITLE: &'static str = "Round trips of a transfer";
+
+    fn measure(setup: &Setup<'_>) -> anyhow::Result<Self> {
+        let over = OverLink::start(&link(MBIT, DELAY_MS), http::origin(object))?;
+        eprintln!("{}", over.checked);
+        let round_trip = over.checked.round_trip.as_secs_f64();
+        let runs = setup.runs.min(RUNS_MAX);
+        let mut cells = Vec::new();
+        for (state, name) in STATES {
+            for bytes in SIZES {
+                let mut samples = [const { (Vec::new(), Vec::new()) }; TRANSFERS.len()];
+                for run in 0..runs {
+                    eprintln!("{name}, {bytes} bytes, run {} of {runs}", run + 1);
+                    let times = transfers(setup, &over, state, bytes)?;
+                    for (samples, times) in samples.iter_mut().zip(times) {
+                        samples.0.push(times.first_byte.as_secs_f64() / round_trip);
+                        samples.1.push(times.last_byte.as_secs_f64() / round_trip);
+                    }
+                }
+                cells.push(Cell {
+                    state,
+                    bytes,
+                    first_byte: samples.each_ref().map(|(first, _)| median(first.clone())),
+                    last_byte: samples.map(|(_, last)| median(last)),
+                });
+            }
+        }
+        Ok(Self {
+            runs,
+            round_trip_ms: 1e3 * round_trip,
+            cells,
+        })
+    }
+
+    fn targets(_: Option<&Self>) -> Vec<Target> {
+        Vec::new()
+    }
+
+    fn write(&self, page: &mut String) -> anyhow::Result<()> {
+        writeln!(
+            page,
+            "Time from the call of `connect`, divided by the round trip of {:.1} ms, so that the round trips that remain can\n\
+             be counted. Link: {MBIT} Mbit/s. Answers of {} and {} bytes of noise, each with other content: nothing of them is\n\
+             saved. Transfers follow each other, each on a connection of its own. Medians of {} runs, each with a new pair.\n",
+            self.round_trip_ms, SIZES[0], SIZES[1], self.runs
+        )?;
+        for (title, figures) in [
+            (
+                "first byte",
+                (|cell| cell.first_byte) as fn(&Cell) -> [f64; TRANSFERS.len()],
+            ),
+            ("last byte", |cell| cell.last_byte),
+        ] {
+            writeln!(
+                page,
+                "| {title} | bytes | first transfer | second | hundredth |\n|---|--:|--:|--:|--:|"
+            )?;
+            for cell in &self.cells {
+                let names = STATES.iter().find(|(state, _)| *state == cell.state);
+                let [first, second, hundredth] = figures(cell);
+                writeln!(
+                    page,
+                    "| {} | {} | {first:.2} | {second:.2} | {hundredth:.2} |",
+                    names.map_or("", |(_, name)| name),
+                    cell.bytes
+                )?;
+            }
+            page.push('\n');
+        }
+        Ok(())
+    }
+}
+
+/// A hundred transfers; the times of those that are shown.
+fn transfers(
+    setup: &Setup<'_>,
+    over: &OverLink,
+    state: State,
+    bytes: usize,
+) -> anyhow::Result<Vec<http::Times>> {
+    let number = |transfer: usize| (bytes as u64) << 32 | transfer as u64;
+    let get = |address: SocketAddr, number| {
+        let body = object(number);
+        over.client(|| http::get(address, number, &body))
+    };
+    let pair = match state {
+        State::Direct => None,
+        _ => Some(over.pair(setup.refrain, &[], &[])?),
+    };
+    let address = match &pair {
+        Some(pair) => pair.address,
+        None => over.direct("cubic")?,
+    };
+    if matches!(state, State::Warm | State::Idle) {
+        get(address, (WARM_BYTES as u64) << 32)?;
+    }
+    if state == State::Idle {
+        thread::sleep(IDLE);
+    }
+    let mut times = Vec::new();
+    for transfer in 1..=*TRANSFERS.iter().max().expect("some are shown") {
+        let took = get(address, number(transfer))?;
+        if TRANSFERS.contains(&transfer) {
+            times.push(took);
+        }
+    }
+    Ok(times)
+}
