@@ -32,6 +32,7 @@ use std::{
 
 use anyhow::Context;
 use refrain_link::{Checked, End, Link, LinkConfig};
+use refrain_relay::addresses::free_address;
 
 use crate::{
     pair::answer,
@@ -109,7 +110,9 @@ impl OverLink {
         near: &[&str],
         far: &[&str],
     ) -> anyhow::Result<Gateways> {
-        let listen = SocketAddr::from((self.link.address(End::Far), 7000));
+        // Another pair may run at the same time.
+        let port = free_address().port();
+        let listen = SocketAddr::from((self.link.address(End::Far), port));
         Gateways::start(&Setup {
             refrain,
             target: SocketAddr::from(([127, 0, 0, 1], ORIGIN_PORT)),
