@@ -120,7 +120,7 @@ fn write_plot(folder: &Path, plot: &Plot) -> anyhow::Result<()> {
 }
 
 /// How the page calls the folder of plots.
-fn plots_from(page: Option<&Path>, plots: &Path) -> String {
+pub(crate) fn plots_from(page: Option<&Path>, plots: &Path) -> String {
     let beside = page.and_then(Path::parent);
     let plots = beside
         .and_then(|folder| plots.strip_prefix(folder).ok())

@@ -4,7 +4,6 @@
 use std::{
     fmt::Write,
     path::{Path, PathBuf},
-    process::Command,
     time::Instant,
 };
 
@@ -13,7 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::targets::Target;
+use crate::{machine, targets::Target};
 
 /// A chapter's figures, and what they say. `S` is what its page's measuring needs.
 pub(crate) trait Figures<S>: Serialize + DeserializeOwned {
@@ -164,7 +163,7 @@ fn measure<S: FiguresFolder>(
 ) -> anyhow::Result<()> {
     for chapter in chapters {
         let is_named = |names: &[String]| names.iter().any(|name| name == chapter.name);
-        let is_done = |kept: &Kept| choice.resume && kept.version == version();
+        let is_done = |kept: &Kept| choice.resume && kept.version == machine::version();
         let is_asked = choice.only.is_none_or(is_named);
         if is_asked && !chapter.kept(setup)?.as_ref().is_some_and(is_done) {
             chapter.measured(setup)?;
@@ -209,11 +208,11 @@ impl<S: FiguresFolder> Chapter<S> {
 
     /// Measures it, and keeps what came out.
     fn measured(&self, setup: &S) -> anyhow::Result<Kept> {
-        let (load, began) = (load(), Instant::now());
+        let (load, began) = (machine::load(), Instant::now());
         let figures = (self.measure)(setup).with_context(|| self.name)?;
         let kept = Kept {
-            machine: crate::machine::describe(),
-            version: version(),
+            machine: machine::describe(),
+            version: machine::version(),
             load,
             took_s: began.elapsed().as_secs_f64(),
             figures,
@@ -246,34 +245,6 @@ impl<S: FiguresFolder> Chapter<S> {
     fn unmeasured(&self) -> anyhow::Result<Written> {
         (self.write)(None)
     }
-}
-
-/// The commit that is checked out, and whether anything but pages is not as it says.
-fn version() -> String {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
-        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        output.status.success().then_some(text)
-    };
-    let commit = git(&["rev-parse", "--short", "HEAD"]);
-    // Pages are written one after the other.
-    let status = [
-        "status",
-        "--porcelain",
-        "-uno",
-        "--",
-        ":/",
-        ":(exclude,top)docs",
-    ];
-    let changed = git(&status).is_some_and(|changed| !changed.is_empty());
-    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
-    format!("{commit}{}", if changed { "-dirty" } else { "" })
-}
-
-fn load() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let first = text.split(' ').next().and_then(|first| first.parse().ok());
-    first.unwrap_or_default()
 }
 
 #[cfg(test)]

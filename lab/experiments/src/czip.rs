@@ -32,6 +32,7 @@ use serving::Servings;
 use sizes::Sizes;
 use speed::Speeds;
 use transfer::Transfers;
+pub(crate) use ways::are_installed;
 
 const INTRODUCTION: &str = "# CZIP archives beside their peers\n\n\
      Written by `cargo run --release -p refrain-experiments -- czip --write \

@@ -1,7 +1,16 @@
-//! The machine that figures come from.
+//! The machine and the commit that figures come from.
 
-/// One line: processor, cores, memory is not told.
+use std::process::Command;
+
+use anyhow::Context;
+
+/// One line: processor, cores, and that all ran on loopback.
 pub(crate) fn describe() -> String {
+    format!("{}, loopback", processor())
+}
+
+/// The processor and its cores.
+pub(crate) fn processor() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let model = std::fs::read_to_string("/proc/cpuinfo")
         .ok()
@@ -10,5 +19,41 @@ pub(crate) fn describe() -> String {
             Some(line.split_once(':')?.1.trim().to_owned())
         })
         .unwrap_or_else(|| "unknown processor".to_owned());
-    format!("{model}, {cores} cores (virtual), loopback")
+    format!("{model}, {cores} cores (virtual)")
+}
+
+/// The commit that is checked out, and whether anything but pages is not as it says.
+pub(crate) fn version() -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"]);
+    // Pages are written one after the other.
+    let status = [
+        "status",
+        "--porcelain",
+        "-uno",
+        "--",
+        ":/",
+        ":(exclude,top)docs",
+    ];
+    let changed = git(&status).is_some_and(|changed| !changed.is_empty());
+    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
+    format!("{commit}{}", if changed { "-dirty" } else { "" })
+}
+
+/// Programs that run on it now: the load over a minute.
+pub(crate) fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text.split(' ').next().and_then(|first| first.parse().ok());
+    first.unwrap_or_default()
+}
+
+/// The day, in UTC.
+pub(crate) fn date() -> anyhow::Result<String> {
+    let output = Command::new("date").args(["-u", "+%F"]).output();
+    let output = output.context("cannot run date")?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }

@@ -13,6 +13,7 @@ mod machine;
 mod markers;
 mod over_link;
 mod pair;
+mod peers;
 mod predictions;
 mod processes;
 mod savings;
@@ -95,6 +96,8 @@ enum Experiment {
     Czip(czip::Arguments),
     /// Finding redundancy in bulk: the figures of HARENS
     Bulk(bulk::Arguments),
+    /// The pair beside other programs, and with caches before and after it
+    Peers(peers::Arguments),
     /// A program as the only child of a process, for `czip` to measure
     #[command(name = czip::MEASURED, hide = true)]
     Measured {
@@ -147,6 +150,7 @@ fn main() -> ExitCode {
         ),
         Experiment::Czip(arguments) => (czip::run(&arguments), arguments.write),
         Experiment::Bulk(arguments) => (bulk::run(&arguments), arguments.write),
+        Experiment::Peers(arguments) => (peers::run(&arguments), arguments.write),
         Experiment::Measured { report, command } => (
             czip::run_measured(&report, &command).map(|()| String::new()),
             None,

@@ -152,7 +152,8 @@ impl OverLink {
     }
 }
 
-fn check(link: &Link) -> anyhow::Result<Checked> {
+/// Checks a link until the machine keeps up with it, a few times.
+pub(crate) fn check(link: &Link) -> anyhow::Result<Checked> {
     for _ in 1..CHECKS {
         match link.check() {
             Ok(checked) => return Ok(checked),

@@ -125,7 +125,7 @@ pub(super) fn all() -> Vec<Way> {
 }
 
 /// Whether programs are installed.
-pub(super) fn are_installed(programs: &[&str]) -> bool {
+pub(crate) fn are_installed(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path)
         // Servers live there, which is not on every user's path.

@@ -1,0 +1,308 @@
+//! The page and its plot.
+
+use std::{fmt::Write, path::Path};
+
+use refrain_plot::Words;
+
+use super::{
+    measure::{Connections, Figures, IDLE, Measured, Row, Transfer},
+    place::{CONGESTION, Kind},
+    wanproxy,
+    ways::{DIRECT, PAIR, WANPROXY},
+};
+use crate::{bulk::plots_from, czip::median};
+
+/// The file of the plot, and the ways that it shows.
+const PLOT: &str = "peers-time.svg";
+const PLOTTED: [&str; 7] = [
+    PAIR,
+    "ssh -C",
+    "rsync -z",
+    "nginx brotli",
+    "zstd --patch-from",
+    "squid",
+    "pair + squid before",
+];
+
+/// The names of the three transfers of a content.
+const PHASES: [&str; 3] = ["first", "again", "next"];
+
+/// What is less than the pair's by this much is listed.
+const NOTABLY_LESS: f64 = 0.95;
+
+/// The page, from the figures of all places.
+pub(super) fn write(
+    all: &[(&Kind, Option<Figures>)],
+    plots: &Path,
+    page: Option<&Path>,
+) -> anyhow::Result<String> {
+    let plots_folder = plots_from(page, plots);
+    let mut text = method();
+    let plotted = all
+        .iter()
+        .find_map(|(kind, figures)| Some((*kind, figures.as_ref()?)));
+    if let Some((kind, figures)) = plotted
+        && let Some(svg) = plot(kind, figures)?
+    {
+        std::fs::create_dir_all(plots)?;
+        std::fs::write(plots.join(PLOT), svg)?;
+        writeln!(text, "\n![Time of transfers]({plots_folder}/{PLOT})")?;
+    }
+    for (kind, figures) in all {
+        writeln!(text, "\n## {}\n", kind.title)?;
+        match figures {
+            Some(figures) => place(&mut text, figures)?,
+            None => text += "Not measured yet.\n",
+        }
+    }
+    if std::env::var_os(WANPROXY).is_none() {
+        text += wanproxy::MEASURED_BEFORE;
+    }
+    Ok(text)
+}
+
+fn method() -> String {
+    format!(
+        "# The pair beside other programs\n\n\
+         Written by `cargo run --release -p refrain-experiments -- peers --write docs/results-peers.md`, \
+         as root, after\n`lab/setup --peers`.\n\n\
+         A client at the near end transfers files from an nginx at the far end, and compares every byte. The \
+         link is the\nlab's: real TCP between two network namespaces, with a queue of 100 ms in front of each \
+         direction. Connections that\nset no \
+         congestion control have {CONGESTION}. Programs are Debian's, with default options but for what this page \
+         names. Each turn has a \
+         link of its own and programs that\nhave just started, with empty caches. Ways take turns, in an order \
+         that moves from run to run. Figures are medians.\n\n\
+         - *first*: a new content. *again*: the same once more. *next*: later versions of it, one after the \
+         other.\n  Each file has a connection of its own.\n\
+         - *MB on the link*: what the link carried in both directions, with the headers of IP and TCP. MB = 10^6 \
+         bytes.\n  It does not include the programs' own start: the handshakes of a pair or of ssh.\n\
+         - *origin, MB*: what nginx sent in all three transfers.\n\
+         - *new connection*: from the connect to the first byte of a small answer, and to the last byte of 1 MiB, \
+         through\n  programs that are ready.\n\
+         - *idle*: the same from the request, on a connection that carried 1 MiB and then was idle for {} s. \
+         Linux's TCP\n  then begins with a small window again.\n  \
+         These answers are noise that nobody saw before: no cache and no compression helps.\n\
+         - `rsync -z` runs for each file, onto the file before. It skips a file of the same size and time: \
+         *again*.\n\
+         - `zstd --patch-from` is `zstd -3` against the file before, sent by plain TCP as it is made. Both ends \
+         must have\n  that file.\n\
+         - *nginx gzip* and *nginx brotli* are the origin's own compression, both at level 6, while it sends.\n\
+         - *pair + squid before* is a squid between client and pair, at the near end. *pair + squid after* is one \
+         between pair\n  and origin, at the far end. The same with nginx as the cache, *nginx before* and *nginx \
+         after*. Caches hold 256 MB.\n",
+        IDLE.as_secs()
+    )
+}
+
+fn place(text: &mut String, figures: &Figures) -> anyhow::Result<()> {
+    writeln!(
+        text,
+        "Measured on {} at {} on {}; load when it began: {:.1}. Runs: {}.\nPackages: {}.",
+        figures.date,
+        figures.version,
+        figures.machine,
+        figures.load,
+        figures.runs,
+        figures.packages
+    )?;
+    if let Some(link) = &figures.link {
+        writeln!(text, "The link, checked before: {link}.")?;
+    }
+    for (number, content) in figures.contents.iter().enumerate() {
+        transfers(text, figures, number, content)?;
+    }
+    connections(text, figures)?;
+    losses(text, figures)
+}
+
+fn transfers(
+    text: &mut String,
+    figures: &Figures,
+    number: usize,
+    content: &Measured,
+) -> anyhow::Result<()> {
+    let has_link = figures.link.is_some();
+    let [first, _, next] = content.bytes.map(megabytes);
+    writeln!(
+        text,
+        "\n### {}: {first} MB first, {next} MB next\n",
+        content.title
+    )?;
+    let (head, line) = match has_link {
+        true => (" MB on the link: first | again | next |", "--:|--:|--:|"),
+        false => ("", ""),
+    };
+    writeln!(
+        text,
+        "| | first, s | again, s | next, s |{head} origin, MB |\n|---|--:|--:|--:|{line}--:|"
+    )?;
+    for row in &figures.rows {
+        write!(text, "| {} |", row.way)?;
+        let runs = &row.transfers[number];
+        if let Some(reason) = &row.missing {
+            let cells = if has_link { 6 } else { 3 };
+            writeln!(text, " {reason} |{}", " |".repeat(cells))?;
+            continue;
+        }
+        for phase in 0..PHASES.len() {
+            write!(text, " {} |", figure(time(runs, phase)))?;
+        }
+        if has_link {
+            for phase in 0..PHASES.len() {
+                let bytes = link_bytes(runs, phase).unwrap_or(f64::NAN);
+                write!(text, " {} |", megabytes(bytes as u64))?;
+            }
+        }
+        match runs
+            .iter()
+            .map(|run| run.origin_bytes)
+            .collect::<Option<Vec<_>>>()
+        {
+            Some(sent) => {
+                let sent = median(sent.into_iter().map(|bytes| bytes as f64));
+                writeln!(text, " {} |", megabytes(sent as u64))?;
+            }
+            None => text.push_str(" – |\n"),
+        }
+    }
+    Ok(())
+}
+
+fn connections(text: &mut String, figures: &Figures) -> anyhow::Result<()> {
+    *text += "\n### Connections\n\n\
+              | | new connection: first byte, ms | 1 MiB, ms | after 5 s idle: first byte, ms | 1 MiB, ms |\n\
+              |---|--:|--:|--:|--:|\n";
+    for row in &figures.rows {
+        write!(text, "| {} |", row.way)?;
+        let runs = &row.connections;
+        if let Some(reason) = &row.missing {
+            writeln!(text, " {reason} | | | |")?;
+            continue;
+        }
+        if runs.is_empty() {
+            text.push_str(" takes no connections of clients | | | |\n");
+            continue;
+        }
+        for seconds in connection_figures(runs) {
+            write!(text, " {:.1} |", 1e3 * seconds)?;
+        }
+        writeln!(text)?;
+    }
+    Ok(())
+}
+
+fn connection_figures(runs: &[Connections]) -> [f64; 4] {
+    let of = |figure: fn(&Connections) -> f64| median(runs.iter().map(figure));
+    [
+        median(
+            runs.iter()
+                .flat_map(|run| run.new_first_bytes.iter().copied()),
+        ),
+        of(|run| run.new_large),
+        of(|run| run.idle_first_byte),
+        of(|run| run.idle_large),
+    ]
+}
+
+/// A list of what is notably faster or smaller than the pair.
+fn losses(text: &mut String, figures: &Figures) -> anyhow::Result<()> {
+    let Some(pair) = figures.rows.iter().find(|row| row.way == PAIR) else {
+        return Ok(());
+    };
+    if pair.missing.is_some() {
+        return Ok(());
+    }
+    *text += "\n### Where the pair loses\n\nThe pair's figure, then those of ways with at least 5 % less:\n\n";
+    let others = || figures.rows.iter().filter(|row| row.missing.is_none());
+    let mut list = |what: &str, unit: &str, of: &dyn Fn(&Row) -> Option<f64>| {
+        let Some(own) = of(pair) else {
+            return;
+        };
+        let less = others().filter_map(|row| {
+            let other = of(row)?;
+            (other < NOTABLY_LESS * own).then(|| format!("{} {}", row.way, figure(other)))
+        });
+        let less: Vec<String> = less.collect();
+        if !less.is_empty() {
+            let own = figure(own);
+            text.push_str(&format!("- {what}: {own} {unit}. {}.\n", less.join("; ")));
+        }
+    };
+    for (number, content) in figures.contents.iter().enumerate() {
+        for (phase, name) in PHASES.into_iter().enumerate() {
+            let what = format!("{}, {name}", content.name);
+            list(&what, "s", &|row| Some(time(&row.transfers[number], phase)));
+            list(&what, "MB on the link", &|row| {
+                Some(link_bytes(&row.transfers[number], phase)? / 1e6)
+            });
+        }
+    }
+    let names = [
+        "new connection, first byte",
+        "new connection, 1 MiB",
+        "idle connection, first byte",
+        "idle connection, 1 MiB",
+    ];
+    for (number, name) in names.into_iter().enumerate() {
+        list(name, "ms", &|row| {
+            let is_there = !row.connections.is_empty();
+            is_there.then(|| 1e3 * connection_figures(&row.connections)[number])
+        });
+    }
+    Ok(())
+}
+
+/// Lines over all transfers, as shares of the direct one's time.
+fn plot(kind: &Kind, figures: &Figures) -> anyhow::Result<Option<String>> {
+    let row = |name: &str| {
+        let mut rows = figures.rows.iter();
+        rows.find(|row| row.way == name && row.missing.is_none())
+    };
+    let Some(direct) = row(DIRECT) else {
+        return Ok(None);
+    };
+    let names = figures.contents.iter().map(|content| &content.name);
+    let places = names.flat_map(|name| PHASES.map(|phase| format!("{name} {phase}")));
+    let places: Vec<String> = places.collect();
+    let series = PLOTTED.into_iter().filter_map(|name| {
+        let row = row(name)?;
+        let both = row.transfers.iter().zip(&direct.transfers);
+        let shares = both.flat_map(|(own, direct)| {
+            [0, 1, 2].map(|phase| 100.0 * time(own, phase) / time(direct, phase))
+        });
+        Some((name.to_owned(), shares.collect()))
+    });
+    let title = format!("Time of transfers, {}", kind.title);
+    let words = Words {
+        title: &title,
+        across: "content and transfer",
+        up: "% of direct",
+    };
+    refrain_plot::lines(&words, &places, &series.collect::<Vec<_>>()).map(Some)
+}
+
+fn time(runs: &[Transfer], phase: usize) -> f64 {
+    median(runs.iter().map(|run| run.seconds[phase]))
+}
+
+fn link_bytes(runs: &[Transfer], phase: usize) -> Option<f64> {
+    let bytes: Option<Vec<[u64; 3]>> = runs.iter().map(|run| run.link_bytes).collect();
+    Some(median(bytes?.iter().map(|bytes| bytes[phase] as f64)))
+}
+
+fn figure(figure: f64) -> String {
+    match figure {
+        10.0.. => format!("{figure:.1}"),
+        1.0.. => format!("{figure:.2}"),
+        _ => format!("{figure:.3}"),
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    let megabytes = bytes as f64 / 1e6;
+    match megabytes {
+        10.0.. => format!("{megabytes:.1}"),
+        _ => format!("{megabytes:.3}"),
+    }
+}
