@@ -27,6 +27,9 @@ const PLOTTED: [&str; 7] = [
 /// The names of the three transfers of a content.
 const PHASES: [&str; 3] = ["first", "again", "next"];
 
+/// From this load on, programs of a turn wait for others' on a machine of two cores.
+const BUSY_LOAD: f64 = 1.5;
+
 /// What is less than the pair's by this much is listed.
 const NOTABLY_LESS: f64 = 0.95;
 
@@ -106,6 +109,9 @@ fn place(text: &mut String, figures: &Figures) -> anyhow::Result<()> {
         figures.runs,
         figures.packages
     )?;
+    if figures.load > BUSY_LOAD {
+        *text += "Other programs kept the machine busy: times say little, bytes more.\n";
+    }
     if let Some(link) = &figures.link {
         writeln!(text, "The link, checked before: {link}.")?;
     }
@@ -304,5 +310,72 @@ fn megabytes(bytes: u64) -> String {
     match megabytes {
         10.0.. => format!("{megabytes:.1}"),
         _ => format!("{megabytes:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(way: &str, seconds: [f64; 3], missing: Option<&str>) -> Row {
+        let transfer = |more: f64| Transfer {
+            seconds: seconds.map(|seconds| seconds + more),
+            link_bytes: Some([2_000_000, 1_000_000, 500_000]),
+            origin_bytes: None,
+        };
+        Row {
+            way: way.to_owned(),
+            missing: missing.map(ToOwned::to_owned),
+            transfers: vec![match missing {
+                None => vec![transfer(0.0), transfer(7.0), transfer(0.0)],
+                Some(_) => Vec::new(),
+            }],
+            connections: Vec::new(),
+        }
+    }
+
+    fn figures() -> Figures {
+        Figures {
+            machine: "a machine".to_owned(),
+            version: "abcdef0".to_owned(),
+            load: 0.1,
+            date: "2026-01-01".to_owned(),
+            runs: 3,
+            packages: "zstd 1".to_owned(),
+            link: Some("as asked".to_owned()),
+            contents: vec![Measured {
+                name: "linux".to_owned(),
+                title: "Releases".to_owned(),
+                bytes: [4_000_000, 4_000_000, 8_000_000],
+            }],
+            rows: vec![
+                row(DIRECT, [4.0, 4.0, 8.0], None),
+                row(PAIR, [2.0, 0.5, 1.0], None),
+                row("rsync -z", [2.5, 0.5, 0.25], None),
+                row("squid", [0.0; 3], Some("squid is not installed")),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_place_has_medians_reasons_and_what_is_less_than_the_pair() {
+        let mut text = String::new();
+        place(&mut text, &figures()).expect("a page");
+        for line in [
+            "| pair | 2.00 | 0.500 | 1.00 | 2.000 | 1.000 | 0.500 | – |",
+            "| squid | squid is not installed | | | | | | |",
+            "- linux, next: 1.00 s. rsync -z 0.250.",
+        ] {
+            assert!(text.contains(line), "{line:?} is not in\n{text}");
+        }
+        assert_eq!(text.matches("\n- ").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn the_plot_leaves_out_ways_without_figures() {
+        let svg = plot(&super::super::place::KINDS[0], &figures());
+        let svg = svg.expect("a plot").expect("a way to compare with");
+        assert!(svg.contains("rsync -z") && svg.contains("linux again"));
+        assert!(!svg.contains("squid"));
     }
 }

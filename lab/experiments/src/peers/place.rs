@@ -76,6 +76,14 @@ impl Kind {
 }
 
 impl Place {
+    #[cfg(test)]
+    pub(super) fn on_loopback() -> Self {
+        Self {
+            link: None,
+            settling: SETTLING,
+        }
+    }
+
     /// A program at an end, not yet run. Servers live in sbin, which is not on every user's path.
     pub(super) fn command(&self, end: End, program: &str) -> Command {
         let mut command = match &self.link {

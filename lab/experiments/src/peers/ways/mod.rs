@@ -251,4 +251,51 @@ mod tests {
         assert_eq!(way.missing(), Some("a-program-that-nobody-has"));
         assert_eq!(WAYS[0].missing(), None);
     }
+
+    /// Those that need no program of ours, as far as they are installed.
+    #[test]
+    fn ways_bring_versions_and_notice_others() {
+        if !crate::czip::are_installed(&["nginx"]) {
+            eprintln!("skipped: nginx is not installed (lab/setup)");
+            return;
+        }
+        let files = tempfile::tempdir().expect("a folder");
+        let objects = ["a version", "a later version", "a later version"];
+        let objects = objects.into_iter().enumerate().map(|(number, text)| {
+            let (file, path) = (files.path().join(number.to_string()), number.to_string());
+            let bytes = text.repeat(1000).into_bytes();
+            std::fs::write(&file, &bytes).expect("room");
+            Object { bytes, path, file }
+        });
+        let objects: Vec<Object> = objects.collect();
+        let place = Place::on_loopback();
+        let web = Web::start(&place, files.path()).expect("nginx");
+        let stage = Stage {
+            place: &place,
+            web: &web,
+            refrain: Path::new("refrain"),
+        };
+        for way in &WAYS {
+            let has_ours = matches!(way.kind, WayKind::Http(_, hops) if hops.iter().any(|hop| matches!(hop, Hop::Pair)));
+            // ssh needs an account that it lets in.
+            if has_ours || way.name == "ssh -C" || !way.is_wanted() || way.missing().is_some() {
+                continue;
+            }
+            let mut ready = way.start(stage).expect(way.name);
+            for object in &objects {
+                ready.transfer(object).expect(way.name);
+            }
+            let forged = Object {
+                bytes: b"other bytes".to_vec(),
+                path: objects[0].path.clone(),
+                file: objects[0].file.clone(),
+            };
+            let error = ready.transfer(&forged).expect_err(way.name);
+            assert!(
+                error.to_string().contains("differs"),
+                "{}: {error:#}",
+                way.name
+            );
+        }
+    }
 }
