@@ -71,11 +71,10 @@ fn method() -> String {
          as root, after\n`lab/setup --peers`.\n\n\
          A client at the near end transfers files from an nginx at the far end, and compares every byte. The \
          link is the\nlab's: real TCP between two network namespaces, with a queue of 100 ms in front of each \
-         direction. Connections that\nset no \
-         congestion control have {CONGESTION}. Programs are Debian's, with default options but for what this page \
-         names. Each turn has a \
-         link of its own and programs that\nhave just started, with empty caches. Ways take turns, in an order \
-         that moves from run to run. Figures are medians.\n\n\
+         direction. Connections that\n\
+         set no congestion control have {CONGESTION}. Programs are Debian's, with default options but for those named \
+         below.\nEach turn has a link of its own and programs that have just started, with empty caches. Ways take \
+         turns, in an\norder that moves from run to run. Figures are medians.\n\n\
          - *first*: a new content. *again*: the same once more. *next*: later versions of it, one after the \
          other.\n  Each file has a connection of its own.\n\
          - *MB on the link*: what the link carried in both directions, with the headers of IP and TCP. MB = 10^6 \
