@@ -239,6 +239,7 @@ async fn write(
             // A stream of which nobody knows it is dry while it takes all at once.
             was_dry: counts.was_dry().unwrap_or(waiting.is_zero()),
             loses: counts.take_loss(),
+            unsent_bytes_max: counts.unsent_bytes_max(),
         };
         link.with(|link, now| link.transmitted(now, *id, written));
     }

@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
     time::{Duration, Instant},
@@ -77,6 +77,8 @@ pub struct WireCounts {
     dryness: AtomicU8,
     /// Whether loss has slowed it down, and nobody has asked since.
     loses: AtomicBool,
+    /// 0 before it is known.
+    unsent_bytes_max: AtomicU32,
     rate: Mutex<Rate>,
 }
 
@@ -96,6 +98,8 @@ struct Rate {
     losses: VecDeque<Instant>,
     /// The bound that its socket has.
     unsent_bytes_max: u32,
+    /// Whether the bound follows the rate.
+    is_known: bool,
 }
 
 impl<S> Counted<S> {
@@ -148,6 +152,14 @@ impl WireCounts {
         self.loses.swap(false, Ordering::Relaxed)
     }
 
+    /// How many bytes its socket may hold unsent, once its rate is known.
+    pub(crate) fn unsent_bytes_max(&self) -> Option<usize> {
+        match self.unsent_bytes_max.load(Ordering::Relaxed) {
+            0 => None,
+            bytes => Some(bytes as usize),
+        }
+    }
+
     /// Looks at a connection that is about to be written to.
     fn look_at(&self, tcp: &TcpStream) {
         if self.dryness.load(Ordering::Relaxed) != ASKED {
@@ -162,6 +174,10 @@ impl WireCounts {
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         if rate.look_at(tcp) {
             self.loses.store(true, Ordering::Relaxed);
+        }
+        if rate.is_known {
+            let bytes = rate.unsent_bytes_max;
+            self.unsent_bytes_max.store(bytes, Ordering::Relaxed);
         }
     }
 
@@ -180,6 +196,7 @@ impl Default for Rate {
             minds_loss: false,
             losses: VecDeque::new(),
             unsent_bytes_max: UNSENT_BYTES_FIRST,
+            is_known: false,
         }
     }
 }
@@ -222,6 +239,7 @@ impl Rate {
         // is not worth a system call.
         if bytes > before + before / 8 || bytes < before - before / 8 && !self.info.is_app_limited {
             self.unsent_bytes_max = bytes;
+            self.is_known = true;
             socket::bound_unsent(tcp, bytes);
         }
     }

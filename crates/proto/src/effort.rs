@@ -101,6 +101,8 @@ pub struct Written {
     pub was_dry: bool,
     /// Whether it is slow of late since segments were lost by chance.
     pub loses: bool,
+    /// How many bytes the transport may hold unsent at its rate, if that is known.
+    pub unsent_bytes_max: Option<usize>,
 }
 
 /// Chooses the rung.
@@ -304,6 +306,7 @@ mod tests {
                 waiting,
                 was_dry,
                 loses: false,
+                unsent_bytes_max: None,
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
         }
@@ -353,6 +356,7 @@ mod tests {
                 waiting: ms(6) - encoding,
                 was_dry: false,
                 loses: false,
+                unsent_bytes_max: None,
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
         }
@@ -369,6 +373,7 @@ mod tests {
             waiting: ms(0),
             was_dry: true,
             loses: false,
+            unsent_bytes_max: None,
         };
         for burst in 0..100 {
             for write in 0..9 {
@@ -391,6 +396,7 @@ mod tests {
             waiting: ms(30),
             was_dry: false,
             loses: false,
+            unsent_bytes_max: None,
         };
         for lane in 0..3 {
             control.wrote(Moment(ms(30)), written, PIECE, ms(0));
@@ -409,6 +415,7 @@ mod tests {
                 waiting: ms(0),
                 was_dry: true,
                 loses: false,
+                unsent_bytes_max: None,
             };
             assert_eq!(control.wrote(now, written, 100, ms(1)), None);
         }
@@ -423,6 +430,7 @@ mod tests {
             waiting: ms(0),
             was_dry: true,
             loses: false,
+            unsent_bytes_max: None,
         };
         for message in 0..20_000 {
             let now = Moment(message * Duration::from_micros(300));

@@ -110,6 +110,7 @@ impl Pipe {
                 waiting: now.since(encoded_at),
                 was_dry,
                 loses: false,
+                unsent_bytes_max: None,
             };
             link.transmitted(now, lane, written);
         }

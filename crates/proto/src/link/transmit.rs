@@ -23,6 +23,9 @@ use refrain_codec::{marker::SamplingPeriod, matching::MatchingAlgorithm};
 /// blocks are shorter.
 const TRANSMIT_BYTES: usize = 48 << 10;
 
+/// The longest first block of a flow that nothing makes smaller: less than a new connection sends at once.
+const FIRST_BLOCK_BYTES: usize = 8 << 10;
+
 /// A flow counts as short until it has sent this much.
 const SHORT_FLOW_BYTES: u64 = 64 << 10;
 
@@ -56,7 +59,13 @@ impl Link {
             .is_some_and(|state| self.carries(state));
         if carries && self.fault.is_none() {
             self.acknowledge(now, lane, out);
-            let enough = TRANSMIT_BYTES.min(self.config.block_bytes_max);
+            let lanes_own = self
+                .lanes
+                .get(&lane)
+                .and_then(|state| state.unsent_bytes_max);
+            let enough = TRANSMIT_BYTES
+                .min(self.config.block_bytes_max)
+                .min(lanes_own.unwrap_or(usize::MAX));
             while out.len() - start < enough {
                 match self.send_next(now, lane, out) {
                     Turn::Sent => {}
@@ -84,6 +93,7 @@ impl Link {
             return;
         };
         state.is_writing = false;
+        state.unsent_bytes_max = written.unsent_bytes_max;
         state.clock.waiting += written.waiting;
         state.clock.working += written.working;
         let plain_bytes = core::mem::take(&mut state.plain_bytes);
@@ -344,7 +354,7 @@ impl Link {
         if len > 0
             && let Some(flow) = self.flows.get(&id)
         {
-            let verdict = flow.judge_next(&flow.send.pending[..len]);
+            let (verdict, len) = self.next_block(lane, flow, len);
             let Some(passage) = self.passage(now, lane, id, verdict.class, len) else {
                 return Turn::Wait;
             };
@@ -362,6 +372,26 @@ impl Link {
         self.say_writable(id);
         self.forget_if_gone(id);
         Turn::Sent
+    }
+
+    /// A flow's next block, of at most `len` bytes. What nothing makes smaller is not sent in blocks that are long for the
+    /// lane: a receiver has nothing of a block before it has all of it, and others wait behind it.
+    fn next_block(&self, lane: LaneId, flow: &Flow, len: usize) -> (Verdict, usize) {
+        let verdict = flow.judge_next(&flow.send.pending[..len]);
+        if let TrafficClass::Ordinary | TrafficClass::Unknown = verdict.class {
+            return (verdict, len);
+        }
+        let known = self
+            .lanes
+            .get(&lane)
+            .and_then(|state| state.unsent_bytes_max);
+        let sent = usize::try_from(flow.send.counters.app_bytes).unwrap_or(usize::MAX);
+        let longest = known.unwrap_or(usize::MAX).min(sent).max(FIRST_BLOCK_BYTES);
+        match len > longest {
+            // The other end judges the block as it comes.
+            true => (flow.judge_next(&flow.send.pending[..longest]), longest),
+            false => (verdict, len),
+        }
     }
 
     /// Takes `id`, which had its turn, from the front of its queue.
@@ -473,10 +503,9 @@ impl Link {
 
     /// When blocks stop waiting for a full window and go bypassed.
     pub(super) fn window_wait_ends(&self, wait: WindowWait) -> Moment {
-        wait.since
-            + self
-                .smoothed_round_trip()
-                .clamp(WINDOW_WAIT_MIN, WINDOW_WAIT_MAX)
+        // An acknowledgement that waits behind blocks takes longer than a ping.
+        let round_trips = 2 * self.smoothed_round_trip();
+        wait.since + round_trips.clamp(WINDOW_WAIT_MIN, WINDOW_WAIT_MAX)
     }
 
     fn send_block(
