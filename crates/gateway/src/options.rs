@@ -305,9 +305,9 @@ options! {
         "The smallest chunk, from 48B.").needs_store();
     CHUNK_MAX = OptionSpec::new(NEAR, "chunk_max", "SIZE", Value("32KiB"),
         "The largest chunk, up to 64KiB.").needs_store();
-    EFFORT = OptionSpec::new(BOTH, "effort", "auto|max", Value("auto"),
-        "How hard to look for repeats: as the balance of CPU and link suggests, or always as \
-         hard as possible.");
+    EFFORT = OptionSpec::new(BOTH, "effort", "auto|0..5|max", Value("auto"),
+        "How hard to look for repeats: as the balance of CPU and link suggests, always as hard as possible, or \
+         always as hard as one of the steps below that, of which 0 is the cheapest.");
     CONGESTION = OptionSpec::new(BOTH, "congestion", "auto|NAME", Value("auto"),
         "The congestion control of the lanes' connections, by the kernel's name, such as bbr or cubic. `auto` is bbr \
          where the kernel allows it, since others start slowly again after silence; else the system's own.");

@@ -67,6 +67,18 @@ names! {
         /// By the balance of encoder and link.
         #[default]
         Auto = "auto",
+        /// The least, whatever the link takes.
+        Rung0 = "0",
+        /// The second of seven, and so on.
+        Rung1 = "1",
+        /// See there.
+        Rung2 = "2",
+        /// See there.
+        Rung3 = "3",
+        /// See there.
+        Rung4 = "4",
+        /// See there.
+        Rung5 = "5",
         /// The most, whatever it costs.
         Max = "max",
     }
@@ -78,7 +90,7 @@ names! {
         /// Nothing was measured yet.
         Start = "nothing measured yet",
         /// The user pinned it.
-        Pinned = "pinned by --effort max",
+        Pinned = "pinned by --effort",
         /// The link was what took the time.
         LinkIsSlow = "the link is slower than the encoder",
         /// The encoder was what took the time.
@@ -139,12 +151,19 @@ impl Effort {
 impl EffortControl {
     /// Begins on `rung`, or where `auto` begins.
     pub(crate) fn new(mode: EffortMode, rung: Option<usize>) -> Self {
+        let pinned = |rung| (rung, EffortReason::Pinned);
         let (rung, reason) = match mode {
             EffortMode::Auto => (
                 rung.unwrap_or(FIRST_RUNG).min(LADDER.len() - 1),
                 EffortReason::Start,
             ),
-            EffortMode::Max => (LADDER.len() - 1, EffortReason::Pinned),
+            EffortMode::Rung0 => pinned(0),
+            EffortMode::Rung1 => pinned(1),
+            EffortMode::Rung2 => pinned(2),
+            EffortMode::Rung3 => pinned(3),
+            EffortMode::Rung4 => pinned(4),
+            EffortMode::Rung5 => pinned(5),
+            EffortMode::Max => pinned(LADDER.len() - 1),
         };
         Self {
             mode,
@@ -235,7 +254,7 @@ impl EffortControl {
     }
 
     fn judge(&mut self, round_trip: Duration) -> Option<Effort> {
-        if self.mode == EffortMode::Max {
+        if self.mode != EffortMode::Auto {
             return None;
         }
         let rung = if self.hunger >= SHED_AFTER.max(round_trip) {
