@@ -8,6 +8,7 @@ mod chapters;
 mod corpus;
 mod czip;
 mod latency;
+mod links;
 mod lossy;
 mod machine;
 mod markers;
@@ -98,6 +99,8 @@ enum Experiment {
     Bulk(bulk::Arguments),
     /// The pair beside other programs, and with caches before and after it
     Peers(peers::Arguments),
+    /// Thin and long links: transfers, effort, fairness and keystrokes over the lab's link, as root
+    Links(links::Arguments),
     /// A program as the only child of a process, for `czip` to measure
     #[command(name = czip::MEASURED, hide = true)]
     Measured {
@@ -149,6 +152,7 @@ fn main() -> ExitCode {
             None,
         ),
         Experiment::Czip(arguments) => (czip::run(&arguments), arguments.write),
+        Experiment::Links(arguments) => (links::run(&arguments), arguments.write),
         Experiment::Bulk(arguments) => (bulk::run(&arguments), arguments.write),
         Experiment::Peers(arguments) => (peers::run(&arguments), arguments.write),
         Experiment::Measured { report, command } => (

@@ -30,6 +30,8 @@ pub(crate) struct Gateways {
     far_admin: SocketAddr,
     near_admin: SocketAddr,
     near: Running,
+    /// How the near end is started.
+    near_arguments: Vec<String>,
     far: Running,
     /// Their network, if not this machine's own.
     link: Option<Arc<Link>>,
@@ -112,12 +114,31 @@ impl Gateways {
             far_admin,
             near_admin,
             near,
+            near_arguments: [&arguments, setup.near]
+                .concat()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
             far,
             link: setup.link.cloned(),
             _folder: folder,
         };
-        wait(|| Ok(gateways.near()?.lanes == 4), "the link")?;
+        gateways.wait_for_lanes()?;
         Ok(gateways)
+    }
+
+    /// Ends the near end and starts it again: a new link with empty caches, by a peer that the far end knows.
+    pub(crate) fn restart_near(&mut self) -> anyhow::Result<()> {
+        self.near.end()?;
+        let mut command = program(self.link.as_ref(), End::Near, &self.refrain);
+        self.near = Running::start(command.args(&self.near_arguments).args(["--log", "warn"]))?;
+        let is_there = || listens(self.link.as_ref(), End::Near, self.near_admin);
+        wait(is_there, "the near end")?;
+        self.wait_for_lanes()
+    }
+
+    fn wait_for_lanes(&self) -> anyhow::Result<()> {
+        wait(|| Ok(self.near()?.lanes == 4), "the link")
     }
 
     /// How the near end sees the link.
@@ -128,6 +149,11 @@ impl Gateways {
     /// How the far end sees it.
     pub(crate) fn far(&self) -> anyhow::Result<Peer> {
         self.peer(End::Far, self.far_admin)
+    }
+
+    /// The near end's process.
+    pub(crate) fn near_process(&self) -> Pid {
+        self.near.pid()
     }
 
     /// The far end's process.

@@ -1,0 +1,134 @@
+//! Thin and long links: real programs over the lab's link, held to bounds.
+//!
+//! Gateways, origin, clients and the link itself share the machine. Each figure is a median of runs in which the ways
+//! took turns, and each body is compared.
+
+mod client;
+mod effort;
+mod fairness;
+
+mod first;
+mod keystrokes;
+mod origin;
+mod second;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::chapters::{self, Chapter, Choice, FiguresFolder};
+
+use effort::Efforts;
+use fairness::Fairness;
+use first::FirstTransfers;
+use keystrokes::Keystrokes;
+use second::SecondTransfers;
+
+const INTRODUCTION: &str = "# Thin and long links\n\n\
+     Written by `cargo run --release -p refrain-experiments -- links --write docs/results-links.md`; `--json` has \
+     every run.\n\n\
+     Real programs over `lab/link`: two network namespaces, real TCP between them, with a rate, a delay and a queue \
+     of 100 ms. Client and near\ngateway are at one end, far gateway and origin at the other. All of them and the \
+     link share the machine. Delays are\none way; rates count the headers of IP and TCP. *Link bytes* are those of \
+     the gateways' TCP connections. Times are\nmedians of runs in which the ways took turns; each body was compared. \
+     MB = 10^6 bytes.\n";
+
+/// All chapters, in the order of the page. A new one is added here and nowhere else.
+const CHAPTERS: [Chapter<Setup>; 5] = [
+    Chapter::of::<SecondTransfers>(),
+    Chapter::of::<FirstTransfers>(),
+    Chapter::of::<Efforts>(),
+    Chapter::of::<Fairness>(),
+    Chapter::of::<Keystrokes>(),
+];
+
+/// What to measure, and with what.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The program to measure
+    #[arg(long, default_value = "target/release/refrain")]
+    refrain: PathBuf,
+    /// An older build, measured too
+    #[arg(long, value_name = "BINARY")]
+    before: Option<PathBuf>,
+    /// The folder of test data
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "REFRAIN_DATA",
+        default_value = "../shared/data"
+    )]
+    data: PathBuf,
+    /// The folder in which figures are kept
+    #[arg(long, value_name = "DIR", default_value = "target/links")]
+    figures: PathBuf,
+    /// Measure only these chapters, and take the others as they were measured last
+    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&CHAPTERS))]
+    only: Option<Vec<String>>,
+    /// Measure nothing again that was measured at this commit: resumes a run that was ended
+    #[arg(long)]
+    resume: bool,
+    /// How often each thing is measured
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// All figures as JSON instead of the page
+    #[arg(long)]
+    json: bool,
+    /// Write to this file instead of standard output
+    #[arg(long)]
+    pub write: Option<PathBuf>,
+}
+
+/// What all measuring needs.
+struct Setup {
+    builds: Vec<Build>,
+    data: PathBuf,
+    figures: PathBuf,
+    runs: usize,
+}
+
+/// A program to measure.
+struct Build {
+    name: &'static str,
+    /// An absolute path.
+    refrain: PathBuf,
+}
+
+impl FiguresFolder for Setup {
+    fn folder(&self) -> &Path {
+        &self.figures
+    }
+}
+
+/// Measures, and gives the page or the figures.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
+    anyhow::ensure!(arguments.runs > 0, "--runs must be greater than zero");
+    let build = |name, path: &Path| {
+        let refrain = path.canonicalize();
+        let refrain = refrain.with_context(|| {
+            let program = path.display();
+            format!("cannot find \"{program}\" (build it: cargo build --release --bin refrain)")
+        })?;
+        anyhow::Ok(Build { name, refrain })
+    };
+    let mut builds = vec![build("now", &arguments.refrain)?];
+    if let Some(before) = &arguments.before {
+        builds.push(build("before", before)?);
+    }
+    std::fs::create_dir_all(&arguments.figures)?;
+    let setup = Setup {
+        builds,
+        data: arguments.data.clone(),
+        figures: arguments.figures.clone(),
+        runs: arguments.runs,
+    };
+    let choice = Choice {
+        only: arguments.only.as_deref(),
+        resume: arguments.resume,
+    };
+    match arguments.json {
+        true => chapters::json(&CHAPTERS, &setup, choice),
+        false => chapters::page(INTRODUCTION, &CHAPTERS, &setup, choice),
+    }
+}
