@@ -340,7 +340,7 @@ impl<'a> Medians<'a> {
         }
         if self.in_flight_s > self.link_s.max(cpu_s) + self.path.round_trip_s() && causes.is_empty()
         {
-            causes.push("the congestion window".to_owned());
+            causes.push("round trips of the congestion window or of the log's window".to_owned());
         }
         if causes.is_empty() {
             causes.push("credit, or something that was not counted".to_owned());
