@@ -176,7 +176,8 @@ impl Figures<Setup> for FirstTransfers {
         }
         writeln!(
             page,
-            " |\n\nMet: seconds {}, bytes {}.",
+            " |\n\nRuns: {}. Met: seconds {}, bytes {}.",
+            self.zstd.len(),
             met(self, Series::seconds, OF_SECONDS),
             met(self, Series::bytes, OF_BYTES)
         )?;
