@@ -7,6 +7,7 @@ mod bulk;
 mod chapters;
 mod corpus;
 mod czip;
+mod ecosystems;
 mod latency;
 mod links;
 mod lossy;
@@ -108,6 +109,8 @@ enum Experiment {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Package managers, images, git, databases, files, backups and pages through a pair
+    Ecosystems(ecosystems::Arguments),
     /// Speed and savings by the size of an application's writes
     Writes {
         /// The program to measure
@@ -153,6 +156,7 @@ fn main() -> ExitCode {
         ),
         Experiment::Czip(arguments) => (czip::run(&arguments), arguments.write),
         Experiment::Links(arguments) => (links::run(&arguments), arguments.write),
+        Experiment::Ecosystems(arguments) => (ecosystems::run(&arguments), arguments.write),
         Experiment::Bulk(arguments) => (bulk::run(&arguments), arguments.write),
         Experiment::Peers(arguments) => (peers::run(&arguments), arguments.write),
         Experiment::Measured { report, command } => (

@@ -156,6 +156,11 @@ impl Gateways {
         self.near.pid()
     }
 
+    /// All that the near end counted.
+    pub(crate) fn near_status(&self) -> anyhow::Result<Status> {
+        self.status(End::Near, self.near_admin)
+    }
+
     /// The far end's process.
     pub(crate) fn far_process(&self) -> Pid {
         self.far.pid()
@@ -168,6 +173,11 @@ impl Gateways {
     }
 
     fn peer(&self, end: End, admin: SocketAddr) -> anyhow::Result<Peer> {
+        let status = self.status(end, admin)?;
+        status.peers.into_iter().next().context("a peer")
+    }
+
+    fn status(&self, end: End, admin: SocketAddr) -> anyhow::Result<Status> {
         let output = program(self.link.as_ref(), end, &self.refrain)
             .args(["status", "--json", "--admin", &admin.to_string()])
             .output()?;
@@ -176,8 +186,7 @@ impl Gateways {
             "{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        let status: Status = serde_json::from_slice(&output.stdout)?;
-        status.peers.into_iter().next().context("a peer")
+        Ok(serde_json::from_slice(&output.stdout)?)
     }
 }
 

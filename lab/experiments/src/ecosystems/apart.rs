@@ -1,0 +1,62 @@
+//! A process of its own for each ecosystem, apart from the machine's processes, network and mounts.
+//!
+//! Its servers listen on a loopback that nobody else sees, and the kernel ends all of them with the
+//! process, however it ends. Nothing reaches a network, so that all data was there before.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, ensure};
+use nix::unistd::geteuid;
+
+use super::row::Row;
+
+/// Where an ecosystem's files are, seen from its process: a short path that any user may enter.
+pub(super) const FOLDER: &str = "/mnt";
+
+/// `$0` is a folder on the disk, the rest a command.
+///
+/// What programs keep outside of the folders that they are told of is kept in memory.
+const PREPARE: &str = r#"
+for folder in /run /var/cache /var/lib; do mount -t tmpfs none $folder; done
+mount --bind "$0" /mnt
+ip link set lo up
+cd /mnt
+exec "$@"
+"#;
+
+/// Measures an ecosystem.
+pub(super) fn measure(
+    name: &str,
+    refrain: &Path,
+    data: &Path,
+    effort: &str,
+) -> anyhow::Result<Vec<Row>> {
+    ensure!(
+        geteuid().is_root(),
+        "servers run in a network of their own, and only root can make one: run this as root"
+    );
+    let folder = tempfile::tempdir_in(data)?;
+    // Some servers run as another user.
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), permissions)?;
+    let output = Command::new("setpriv")
+        .args(["--pdeathsig", "KILL", "unshare"])
+        .args(["--fork", "--kill-child", "--mount-proc"])
+        .args(["--pid", "--net", "--mount", "--ipc", "bash", "-ec", PREPARE])
+        .arg(folder.path())
+        .arg(std::env::current_exe()?)
+        .args(["ecosystems", "--apart", name, "--effort", effort])
+        .arg("--refrain")
+        .arg(refrain)
+        .arg("--data")
+        .arg(data)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run setpriv")?;
+    ensure!(output.status.success(), "it failed, see above");
+    Ok(serde_json::from_slice(&output.stdout)?)
+}

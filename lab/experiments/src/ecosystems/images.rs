@@ -1,0 +1,161 @@
+//! Container images: a registry, and skopeo, which pulls as engines do.
+
+use std::net::SocketAddr;
+
+use super::{
+    Ecosystem,
+    bench::Bench,
+    data, nginx,
+    row::{Row, Title},
+};
+use crate::processes::Running;
+
+pub(super) const IMAGES: Ecosystem = Ecosystem {
+    name: "images",
+    title: "container images: skopeo, with docker-registry",
+    programs: &[
+        "skopeo --version",
+        "docker-registry --version",
+        "openssl version",
+    ],
+    data: &[data::PYTHON],
+    measure,
+};
+
+const REGISTRY: &str = r#"
+cat >"registry-$PORT.yml" <<END
+version: 0.1
+log: { level: error }
+storage: { filesystem: { rootdirectory: /mnt/registry } }
+http: { addr: "$SERVER" @TLS@ }
+END
+exec docker-registry serve "registry-$PORT.yml"
+"#;
+
+const TLS: &str = ", tls: { certificate: /mnt/cert.pem, key: /mnt/key.pem }";
+
+/// One layer an image: others would be the same to the byte, and are not pulled again. A build gives
+/// its files the time at which it ran; one that is reproducible keeps that of the packages.
+const BUILD: &str = r#"
+digest() { sha256sum "$1" | cut -d ' ' -f 1; }
+blob() { cp "$1" "image/blobs/sha256/$(digest "$1")"; echo "\"digest\": \"sha256:$(digest "$1")\", \"size\": $(stat -c %s "$1")"; }
+build() {
+    rm -rf image
+    mkdir -p image/blobs/sha256
+    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="$3" -cf layer -C "$DATA/python/tree-$2" .
+    layer=$(blob layer)
+    printf '{"architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": ["sha256:%s"]}}' \
+        "$(digest layer)" >config
+    printf '{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", %s},
+        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", %s}]}' "$(blob config)" "$layer" >manifest
+    printf '{"schemaVersion": 2, "manifests": [{"mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "annotations": {"org.opencontainers.image.ref.name": "v"}, %s}]}' "$(blob manifest)" >image/index.json
+    echo '{"imageLayoutVersion": "1.0.0"}' >image/oci-layout
+    # skopeo remembers layers, and would send one that is compressed otherwise.
+    push() { rm -rf /var/lib/containers; skopeo --insecure-policy copy -q --dest-tls-verify=false "${@:2}" oci:image:v "docker://$SERVER/$1"; }
+    push "$1-gzip:v$2" --dest-compress-format gzip
+    push "$1-zstd:v$2" --dest-compress-format zstd
+    push "$1-plain:v$2" --preserve-digests
+}
+for version in 1 2; do
+    build same $version 2024-01-01T00:00:00Z
+    build build $version 2024-01-0${version}T12:34:56Z
+done
+rm -r image layer
+"#;
+
+/// skopeo checks all digests.
+const PULL: &str = r#"
+rm -rf direct image
+skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=$TLS "docker://$SERVER/$IMAGE:v$VERSION" dir:direct
+skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=$TLS "docker://$FORWARD/$IMAGE:v$VERSION" dir:image
+diff -r direct image
+"#;
+
+struct Image {
+    name: &'static str,
+    image: &'static str,
+    tls: bool,
+    /// Of both ends.
+    options: &'static [&'static str],
+    in_the_way: &'static str,
+}
+
+const PULLS: [Image; 7] = [
+    Image {
+        name: "image: layer as gzip, files with the time of the build",
+        image: "build-gzip",
+        tls: false,
+        options: &[],
+        in_the_way: "gzip: what follows the first change is compressed otherwise",
+    },
+    Image {
+        name: "image: layer as gzip, files with the same time in both builds",
+        image: "same-gzip",
+        tls: false,
+        options: &[],
+        in_the_way: "gzip",
+    },
+    Image {
+        name: "image: layer as zstd, files with the time of the build",
+        image: "build-zstd",
+        tls: false,
+        options: &[],
+        in_the_way: "zstd",
+    },
+    Image {
+        name: "image: layer as zstd, files with the same time in both builds",
+        image: "same-zstd",
+        tls: false,
+        options: &[],
+        in_the_way: "zstd",
+    },
+    Image {
+        name: "image: layer without compression, files with the time of the build",
+        image: "build-plain",
+        tls: false,
+        options: &[],
+        in_the_way: "the cache, where two layers do not fit into it",
+    },
+    Image {
+        name: "image: the same with `--cache 512MiB`",
+        image: "build-plain",
+        tls: false,
+        options: &["--cache", "512MiB"],
+        in_the_way: "nothing",
+    },
+    Image {
+        name: "image: layer without compression, by https",
+        image: "same-plain",
+        tls: true,
+        options: &["--cache", "512MiB"],
+        in_the_way: "TLS",
+    },
+];
+
+fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
+    bench.run(nginx::CERTIFICATE, &[])?;
+    bench.run("mkdir certificates; cp cert.pem certificates/ca.crt", &[])?;
+    let (plain, _plain) = registry(bench, "")?;
+    let (tls, _tls) = registry(bench, TLS)?;
+    bench.run(BUILD, &[("SERVER", &plain.to_string())])?;
+    let rows = PULLS.iter().map(|pull| {
+        let title = Title {
+            name: pull.name,
+            checked: "sha256 of layer and configuration, by skopeo; `diff -r`",
+            in_the_way: pull.in_the_way,
+        };
+        let server = if pull.tls { tls } else { plain };
+        let tls = pull.tls.to_string();
+        let variables = [("IMAGE", pull.image), ("TLS", tls.as_str())];
+        bench
+            .pair(server, pull.options)?
+            .row(title, PULL, &variables)
+    });
+    rows.collect()
+}
+
+fn registry(bench: &Bench, tls: &str) -> anyhow::Result<(SocketAddr, Running)> {
+    bench.serve(&REGISTRY.replace("@TLS@", tls))
+}

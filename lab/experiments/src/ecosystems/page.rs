@@ -1,0 +1,191 @@
+//! The page.
+
+use std::fmt::Write;
+
+use super::{ECOSYSTEMS, Kept, Outcome, row::Bytes};
+
+/// The page, from all that was measured.
+pub(super) fn page(all: &[Kept]) -> anyhow::Result<String> {
+    let mut page = "# What real clients and servers save\n\n\
+         Written by `cargo run --release -p refrain-experiments -- ecosystems --write \
+         docs/results-ecosystems.md`;\n`--json` has all figures, and `--only NAME` measures some rows again. \
+         It needs root, the programs of `lab/setup --ecosystems`,\n3 GB of disk, and a network the first \
+         time.\n\n"
+        .to_owned();
+    summary(&mut page, all)?;
+    table(&mut page, all)?;
+    method(&mut page, all)?;
+    Ok(page)
+}
+
+const STEPS: [&str; 3] = ["N", "N + 1", "again"];
+
+fn table(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
+    *page += "\n## Rows\n\n\
+              MB = 10^6 bytes, both directions together. *App*: what the applications moved. *Link*: what the pair \
+              moved between its\nends, with handshakes and pings. *N*: a version. *N + 1*: the next one. *Again*: that \
+              one for another client.\n\n| |";
+    for step in STEPS {
+        write!(page, " {step}: app | link | saved, % |")?;
+    }
+    *page += " in the way |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n";
+    for kept in all {
+        match &kept.outcome {
+            Outcome::Skipped(reason) => writeln!(
+                page,
+                "| {} | {}not measured: {reason} |",
+                kept.name,
+                "| ".repeat(9)
+            )?,
+            Outcome::Measured(rows) => {
+                for row in rows {
+                    write!(page, "| {} |", row.name)?;
+                    for bytes in row.steps {
+                        write!(
+                            page,
+                            " {} | {} | {} |",
+                            mb(bytes.app),
+                            mb(bytes.link),
+                            percent(bytes)
+                        )?;
+                    }
+                    writeln!(page, " {} |", row.in_the_way)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What stands in front of the table: how many rows save how much of the next version.
+fn summary(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
+    let rows = || {
+        all.iter().flat_map(|kept| match &kept.outcome {
+            Outcome::Measured(rows) => rows.as_slice(),
+            Outcome::Skipped(_) => &[],
+        })
+    };
+    let of = |step: usize, is_it: fn(f64) -> bool| {
+        let saved = rows().map(|row| row.steps[step].saved_percent());
+        saved.filter(|&saved| is_it(saved)).count()
+    };
+    let count = rows().count();
+    writeln!(
+        page,
+        "Of {count} rows, {} save 90 % or more of version N + 1, {} save 50 to 90 %, {} save 2 to 50 %, and {} save less.\n\
+         Of the same version again, {} rows save 90 % or more. No content differed; each row says how it was checked.",
+        of(1, |saved| saved >= 90.0),
+        of(1, |saved| (50.0..90.0).contains(&saved)),
+        of(1, |saved| (2.0..50.0).contains(&saved)),
+        of(1, |saved| saved < 2.0),
+        of(2, |saved| saved >= 90.0),
+    )?;
+    Ok(())
+}
+
+fn method(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
+    *page += "\n## Method\n\n\
+              Each row has a fresh pair of processes with empty caches, the default cache of 128 MiB and no store, unless \
+              its name\nsays otherwise. *The same pair* means that of the row above. Figures are the `total` of the near \
+              end's\n`refrain status --json` before and after each step. Clients, servers and both ends are on one machine, in a network \
+              namespace\nwithout an uplink. Packages are fetched once, by name and version. Nothing here is a time.\n\n\
+              | | measured at | effort | machine | load | took, s | programs |\n|---|---|---|---|--:|--:|---|\n";
+    for ecosystem in &ECOSYSTEMS {
+        match all.iter().find(|kept| kept.name == ecosystem.name) {
+            Some(kept) => writeln!(
+                page,
+                "| {} | {} | {} | {} | {:.1} | {:.0} | {} |",
+                kept.name,
+                kept.version,
+                kept.effort,
+                kept.machine,
+                kept.load,
+                kept.took_s,
+                kept.programs.join("; ")
+            )?,
+            None => writeln!(page, "| {} | not measured | | | | | |", ecosystem.name)?,
+        }
+    }
+    *page += "\n| | content checked by | flows reset |\n|---|---|--:|\n";
+    for kept in all {
+        if let Outcome::Measured(rows) = &kept.outcome {
+            for row in rows {
+                let resets = row.steps.iter().map(|bytes| bytes.resets).sum::<u64>();
+                writeln!(page, "| {} | {} | {resets} |", row.name, row.checked)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn mb(bytes: u64) -> String {
+    let mb = bytes as f64 / 1e6;
+    let places = match mb {
+        10.0.. => 1,
+        1.0.. => 2,
+        _ => 3,
+    };
+    format!("{mb:.places$}")
+}
+
+/// Little is lost or saved where nothing repeats, so that its sign is of interest.
+fn percent(bytes: Bytes) -> String {
+    format!("{:.1}", bytes.saved_percent())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ecosystems::row::Row;
+
+    fn kept(outcome: Outcome) -> Kept {
+        Kept {
+            name: "pip".to_owned(),
+            machine: "a machine".to_owned(),
+            version: "1234567".to_owned(),
+            effort: "max".to_owned(),
+            load: 0.5,
+            took_s: 12.0,
+            programs: vec!["pip 23".to_owned(), "nginx 1.22".to_owned()],
+            outcome,
+        }
+    }
+
+    #[test]
+    fn losses_stand_in_the_table() {
+        let bytes = |app, link| Bytes {
+            app,
+            link,
+            resets: 0,
+        };
+        let row = Row {
+            name: "pip: a wheel".to_owned(),
+            steps: [
+                bytes(41_200_000, 41_300_000),
+                bytes(1_000_000, 40_000),
+                bytes(4_000_000, 4_000),
+            ],
+            checked: "`cmp`".to_owned(),
+            in_the_way: "gzip".to_owned(),
+        };
+        let page = page(&[kept(Outcome::Measured(vec![row]))]).expect("memory");
+        assert!(
+            page.contains(
+                "\n| pip: a wheel | 41.2 | 41.3 | -0.2 | 1.00 | 0.040 | 96.0 | 4.00 | 0.004 | 99.9 | gzip |\n"
+            ),
+            "{page}"
+        );
+        assert!(page.contains("\nOf 1 rows, 1 save 90 %"), "{page}");
+        assert!(page.contains("\n| pip: a wheel | `cmp` | 0 |\n"), "{page}");
+    }
+
+    #[test]
+    fn what_is_not_measured_says_why() {
+        let reason = "`x` (package `y`) not found".to_owned();
+        let page = page(&[kept(Outcome::Skipped(reason))]).expect("memory");
+        assert!(
+            page.contains("| not measured: `x` (package `y`) not found |"),
+            "{page}"
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! Web pages with their scripts and styles, from nginx to curl.
+
+use super::{
+    Ecosystem,
+    bench::Bench,
+    data, nginx,
+    row::{Row, Title},
+};
+
+pub(super) const WEB: Ecosystem = Ecosystem {
+    name: "web",
+    title: "web pages: curl, with nginx",
+    programs: &["curl --version", "nginx -v", "openssl version"],
+    data: &[data::SITE],
+    measure,
+};
+
+/// Without `gzip_proxied`, nginx sends to proxies what it has.
+const GZIP: &str =
+    "root /mnt/site; gzip on; gzip_types text/css application/javascript; gzip_proxied any;";
+
+/// Every file of the site, over connections that stay open.
+const CRAWL: &str = r#"
+ln -sfn "$DATA/site/$VERSION" site
+rm -rf out
+find -L site -type f -printf '%P\n' | sort | while read -r file; do
+    printf 'url = "%s://%s/%s"\noutput = "out/%s"\n' "$SCHEME" "$SERVER" "$file" "$file"
+done >urls
+curl -sf --noproxy '' -x "http://$NEAR" --cacert cert.pem $OPTIONS --create-dirs -K urls
+diff -r site/ out
+"#;
+
+fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
+    let (plain, _plain) = nginx::start(bench, "root /mnt/site;")?;
+    let (gzip, _gzip) = nginx::start(bench, GZIP)?;
+    let (tls, _tls) = nginx::start_with_tls(bench, "root /mnt/site;")?;
+    let rows = [
+        (
+            "web: 89 pages, scripts and styles, as they are",
+            plain,
+            "http",
+            "",
+            "nothing",
+        ),
+        (
+            "web: the same, `gzip_proxied any` in nginx",
+            gzip,
+            "http",
+            "--compressed",
+            "gzip; nginx's default is to send proxies what it has",
+        ),
+        ("web: the same by https", tls, "https", "", "TLS"),
+    ];
+    let rows = rows
+        .into_iter()
+        .map(|(name, server, scheme, options, in_the_way)| {
+            let title = Title {
+                name,
+                checked: "`diff -r`",
+                in_the_way,
+            };
+            let variables = [("SCHEME", scheme), ("OPTIONS", options)];
+            bench.row(server, title, CRAWL, &variables)
+        });
+    rows.collect()
+}
