@@ -24,6 +24,9 @@ const STILL: Duration = Duration::from_millis(400);
 /// After this many times they are taken as they are: pings never end.
 const STILL_ATTEMPTS: usize = 10;
 
+/// On a busy machine an end may be silent for longer than by default without being dead.
+const DEAD_AFTER: &str = "60s";
+
 /// What scripts are given.
 pub(super) type Variables<'a> = &'a [(&'a str, &'a str)];
 
@@ -94,7 +97,8 @@ impl Bench {
     pub(super) fn pair(&self, server: SocketAddr, further: &[&str]) -> anyhow::Result<Pair<'_>> {
         let proxy = free_address();
         let http_proxy = proxy.to_string();
-        let far = [&["--effort", &self.effort], further].concat();
+        let common = ["--effort", &self.effort, "--dead-after", DEAD_AFTER];
+        let far = [&common, further].concat();
         let near = [&far[..], &["--http-proxy", &http_proxy]].concat();
         let gateways = Gateways::start(&Setup {
             refrain: &self.refrain,

@@ -1,8 +1,12 @@
 //! The page.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
-use super::{ECOSYSTEMS, Kept, Outcome, row::Bytes};
+use super::{
+    ECOSYSTEMS, Kept, Outcome,
+    row::{Bytes, Row},
+};
+use crate::czip::median;
 
 /// The page, from all that was measured.
 pub(super) fn page(all: &[Kept]) -> anyhow::Result<String> {
@@ -57,29 +61,59 @@ fn table(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What stands in front of the table: how many rows save how much of the next version.
+fn rows(all: &[Kept]) -> impl Iterator<Item = &Row> {
+    all.iter().flat_map(|kept| match &kept.outcome {
+        Outcome::Measured(rows) => rows.as_slice(),
+        Outcome::Skipped(_) => &[],
+    })
+}
+
+/// What stands in front of the table: how many rows save how much, and what stands in their way.
 fn summary(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
-    let rows = || {
-        all.iter().flat_map(|kept| match &kept.outcome {
-            Outcome::Measured(rows) => rows.as_slice(),
-            Outcome::Skipped(_) => &[],
-        })
-    };
     let of = |step: usize, is_it: fn(f64) -> bool| {
-        let saved = rows().map(|row| row.steps[step].saved_percent());
+        let saved = rows(all).map(|row| row.steps[step].saved_percent());
         saved.filter(|&saved| is_it(saved)).count()
     };
-    let count = rows().count();
     writeln!(
         page,
-        "Of {count} rows, {} save 90 % or more of version N + 1, {} save 50 to 90 %, {} save 2 to 50 %, and {} save less.\n\
-         Of the same version again, {} rows save 90 % or more. No content differed; each row says how it was checked.",
+        "Of {} rows, {} save 90 % or more of version N + 1. {} save 50 to 90 %, {} save 2 to 50 %, and {} save less.\n\
+         {} rows save 90 % or more of that version again. No content differed.\n\n\
+         | in the way | rows | of N + 1 saved, %: lowest | median | highest | again: lowest | median |\n\
+         |---|--:|--:|--:|--:|--:|--:|",
+        rows(all).count(),
         of(1, |saved| saved >= 90.0),
         of(1, |saved| (50.0..90.0).contains(&saved)),
         of(1, |saved| (2.0..50.0).contains(&saved)),
         of(1, |saved| saved < 2.0),
         of(2, |saved| saved >= 90.0),
     )?;
+    let mut by_obstacle: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in rows(all) {
+        let obstacle = row.in_the_way.split([':', ',', ';']).next();
+        by_obstacle
+            .entry(obstacle.unwrap_or_default())
+            .or_default()
+            .push(row);
+    }
+    for (obstacle, rows) in by_obstacle {
+        let [next, again] = [1, 2].map(|step| {
+            let saved = rows.iter().map(|row| row.steps[step].saved_percent());
+            let mut saved: Vec<f64> = saved.collect();
+            saved.sort_by(f64::total_cmp);
+            saved
+        });
+        let median = |saved: &[f64]| median(saved.iter().copied());
+        writeln!(
+            page,
+            "| {obstacle} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
+            rows.len(),
+            next[0],
+            median(&next),
+            next[next.len() - 1],
+            again[0],
+            median(&again)
+        )?;
+    }
     Ok(())
 }
 
@@ -136,7 +170,6 @@ fn percent(bytes: Bytes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ecosystems::row::Row;
 
     fn kept(outcome: Outcome) -> Kept {
         Kept {
@@ -176,6 +209,8 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("\nOf 1 rows, 1 save 90 %"), "{page}");
+        let obstacle = "\n| gzip | 1 | 96.0 | 96.0 | 96.0 | 99.9 | 99.9 |\n";
+        assert!(page.contains(obstacle), "{page}");
         assert!(page.contains("\n| pip: a wheel | `cmp` | 0 |\n"), "{page}");
     }
 

@@ -79,14 +79,14 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             server,
             title(
                 "rsync: `-az`, push; again is another machine",
-                "zlib or zstd of rsync",
+                "compression by rsync",
             ),
             PUSH,
             &compressed,
         )?,
         bench.row(
             server,
-            title("rsync: `-az`, restore", "zlib or zstd of rsync"),
+            title("rsync: `-az`, restore", "compression by rsync"),
             PULL,
             &compressed,
         )?,
