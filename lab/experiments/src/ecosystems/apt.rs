@@ -34,11 +34,13 @@ publish() {
         mkdir -p dists/stable/main/binary-amd64
         index=dists/stable/main/binary-amd64/Packages
         { cat packages; cat stanzas; } >$index
-        [[ $2 = plain ]] || { xz $index; }
+        [[ $2 = plain ]] || xz --keep $index
         cd dists/stable
         apt-ftparchive -o APT::FTPArchive::Release::Codename=stable -o APT::FTPArchive::Release::Components=main \
             -o APT::FTPArchive::Release::Architectures=amd64 release . >../release
         mv ../release Release
+        # apt wants its digest all the same.
+        [[ $2 = plain ]] || rm main/binary-amd64/Packages
         gpg --batch --quiet --clearsign -o InRelease Release
     )
 }

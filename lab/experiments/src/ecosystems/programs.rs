@@ -36,7 +36,8 @@ pub(super) fn versions(programs: &[&str]) -> Vec<String> {
             .output()
             .ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let line = text.lines().find(|line| line.contains('.'))?.trim();
+        let has_number = |line: &&str| line.contains(|it: char| it.is_ascii_digit());
+        let line = text.lines().find(has_number)?.trim();
         let program = name(command);
         Some(match line.contains(program) {
             true => line.to_owned(),
