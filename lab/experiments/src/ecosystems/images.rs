@@ -116,7 +116,7 @@ const PULLS: [Image; 7] = [
         image: "build-plain",
         tls: false,
         options: &[],
-        in_the_way: "the cache, where two layers do not fit into it",
+        in_the_way: "nothing, as long as the cache holds the layer",
     },
     Image {
         name: "image: the same with `--cache 512MiB`",

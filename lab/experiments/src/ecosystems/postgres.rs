@@ -114,7 +114,7 @@ const BACKUPS: [Backup; 5] = [
         sslmode: "disable",
         options: "",
         of_pair: &[],
-        in_the_way: "the cache, into which two backups do not fit",
+        in_the_way: "the cache, which does not hold a backup",
     },
     Backup {
         name: "PostgreSQL: the same with `--cache 512MiB`",

@@ -38,6 +38,8 @@ pub(super) fn versions(programs: &[&str]) -> Vec<String> {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let has_number = |line: &&str| line.contains(|it: char| it.is_ascii_digit());
         let line = text.lines().find(has_number)?.trim();
+        // pip says where it is, which differs between machines.
+        let line = line.split(" from /").next().unwrap_or(line);
         let program = name(command);
         Some(match line.contains(program) {
             true => line.to_owned(),
