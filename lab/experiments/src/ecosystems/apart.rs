@@ -38,15 +38,20 @@ pub(super) fn measure(
         geteuid().is_root(),
         "servers run in a network of their own, and only root can make one: run this as root"
     );
-    let folder = tempfile::tempdir_in(data)?;
+    // One that was ended by a signal left its own.
+    let folder = data.join(format!("scratch-{name}"));
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir(&folder)?;
     // Some servers run as another user.
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(folder.path(), permissions)?;
+    std::fs::set_permissions(&folder, permissions)?;
     let output = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "unshare"])
         .args(["--fork", "--kill-child", "--mount-proc"])
         .args(["--pid", "--net", "--mount", "--ipc", "bash", "-ec", PREPARE])
-        .arg(folder.path())
+        .arg(&folder)
         .arg(std::env::current_exe()?)
         .args(["ecosystems", "--apart", name, "--effort", effort])
         .arg("--refrain")
@@ -57,6 +62,7 @@ pub(super) fn measure(
         .stderr(Stdio::inherit())
         .output()
         .context("cannot run setpriv")?;
+    std::fs::remove_dir_all(&folder)?;
     ensure!(output.status.success(), "it failed, see above");
     Ok(serde_json::from_slice(&output.stdout)?)
 }

@@ -102,6 +102,7 @@ impl Bench {
         let near = [&far[..], &["--http-proxy", &http_proxy]].concat();
         let gateways = Gateways::start(&Setup {
             refrain: &self.refrain,
+            link: None,
             target: server,
             listen: None,
             dial: None,
