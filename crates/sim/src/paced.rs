@@ -58,6 +58,10 @@ pub struct PacedPair<H> {
     pub far: Link,
     /// What the near end asks.
     pub history: H,
+    /// A real clock for what the far end does to send.
+    pub clock: Option<fn() -> Duration>,
+    /// What each of its calls took by that clock. The same content makes the same calls.
+    pub sending: Vec<Duration>,
     now: Moment,
     lane: LaneId,
     up: Pipe,
@@ -183,6 +187,8 @@ impl<H: History> PacedPair<H> {
             near,
             far,
             history,
+            clock: None,
+            sending: Vec::new(),
             now,
             lane,
             up: Pipe::new(way),
@@ -297,7 +303,8 @@ impl<H: History> PacedPair<H> {
             }
             if fetch.accepted && fetch.request_bytes == 0 && fetch.sent < fetch.content.len() {
                 let rest = &fetch.content[fetch.sent..];
-                let taken = self.far.write_and_confirm(self.now, fetch.flow, rest);
+                let (now, flow) = (self.now, fetch.flow);
+                let taken = self.clocked(|pair| pair.far.write_and_confirm(now, flow, rest));
                 fetch.sent += taken;
                 idle &= taken == 0;
                 if fetch.sent == fetch.content.len() {
@@ -311,18 +318,27 @@ impl<H: History> PacedPair<H> {
                         .history_answered(wanted.flow, wanted.request, found);
                 }
             }
-            for (link, pipe) in [
-                (&mut self.near, &mut self.up),
-                (&mut self.far, &mut self.down),
-            ] {
-                while pipe.wants && pipe.takes_at() <= self.now {
-                    idle &= !pipe.send_from(self.now, link, self.lane);
-                }
+            while self.up.wants && self.up.takes_at() <= self.now {
+                idle &= !self.up.send_from(self.now, &mut self.near, self.lane);
+            }
+            while self.down.wants && self.down.takes_at() <= self.now {
+                idle &=
+                    !self.clocked(|pair| pair.down.send_from(pair.now, &mut pair.far, pair.lane));
             }
             if idle {
                 return;
             }
         }
+    }
+
+    fn clocked<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
+        let Some(clock) = self.clock else {
+            return call(self);
+        };
+        let before = clock();
+        let result = call(self);
+        self.sending.push(clock() - before);
+        result
     }
 
     /// Goes on to the next moment at which something happens.

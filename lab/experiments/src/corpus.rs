@@ -63,14 +63,46 @@ pub(crate) fn linux_releases(data: &Path, count: usize) -> anyhow::Result<Corpus
     })
 }
 
+/// What a pair may carry: all kinds of content that `data` has, and the demo's.
+pub(crate) fn load_kinds(data: &Path) -> anyhow::Result<Vec<Corpus>> {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/corpus/objects.tar.zst");
+    let mut kinds = load_all(data)?;
+    // Releases are long: a few show what all do.
+    kinds[0] = linux_releases(data, 4)?;
+    kinds.push(Corpus {
+        name: "the demo's objects",
+        objects: members(&demo, usize::MAX)?,
+    });
+    kinds.push(Corpus {
+        name: "33 captures, files as they are",
+        objects: files(&data.join("pcap"), |path| Ok(std::fs::read(path)?))?,
+    });
+    kinds.push(Corpus {
+        name: "a log of requests (YouTube)",
+        objects: files(&data.join("youtube"), unpacked)?,
+    });
+    kinds.push(Corpus {
+        name: "compressed files (Silesia)",
+        objects: files(&data.join("silesia"), |path| Ok(std::fs::read(path)?))?,
+    });
+    Ok(kinds)
+}
+
 /// The files of Silesia, in the order of their names.
 pub(crate) fn silesia(folder: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    files(folder, unpacked)
+}
+
+fn files(
+    folder: &Path,
+    read: impl Fn(&Path) -> anyhow::Result<Vec<u8>>,
+) -> anyhow::Result<Vec<Vec<u8>>> {
     let listing = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths: Vec<_> = listing
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
     paths.sort();
-    paths.iter().map(|path| unpacked(path)).collect()
+    paths.iter().map(|path| read(path)).collect()
 }
 
 fn decoder(path: &Path) -> anyhow::Result<impl Read> {

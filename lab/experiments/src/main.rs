@@ -8,6 +8,7 @@ mod chapters;
 mod corpus;
 mod czip;
 mod ecosystems;
+mod default_marker;
 mod latency;
 mod links;
 mod lossy;
@@ -22,6 +23,7 @@ mod savings;
 mod seeded;
 mod sender_cpu;
 mod targets;
+mod slow_link;
 mod writes;
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode};
@@ -52,6 +54,21 @@ enum Experiment {
         #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
         data: PathBuf,
         /// Put the table into this page instead of on standard output
+        #[arg(long)]
+        write: Option<PathBuf>,
+    },
+    /// Link bytes and the sender's CPU time by marker algorithm and sampling period
+    DefaultMarker {
+        /// The folder of test data
+        #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
+        data: PathBuf,
+        /// The program to measure over sockets
+        #[arg(long, default_value = "target/release/refrain")]
+        refrain: PathBuf,
+        /// How often each way takes its turn
+        #[arg(long, default_value_t = 5)]
+        runs: usize,
+        /// Write the page to this file instead of standard output
         #[arg(long)]
         write: Option<PathBuf>,
     },
@@ -136,6 +153,12 @@ fn main() -> ExitCode {
     let (page, write) = match Arguments::parse().experiment {
         Experiment::Savings { data, write } => (savings::run(&data), write),
         Experiment::Markers { data, write } => (markers::run(&data, write.as_deref()), write),
+        Experiment::DefaultMarker {
+            data,
+            refrain,
+            runs,
+            write,
+        } => (default_marker::run(&data, &refrain, runs), write),
         Experiment::Predictions { data, json, write } => (predictions::run(&data, json), write),
         Experiment::Lossy(arguments) => (lossy::run(&arguments), arguments.write),
         Experiment::Latency(arguments) => (latency::run(&arguments), arguments.write),

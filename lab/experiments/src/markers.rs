@@ -32,7 +32,7 @@ const PERIODS: [usize; 3] = [32, 64, 256];
 const GAP_PERIOD: usize = 64;
 
 /// About so many bytes lie between two edits; where whole chunks count, more.
-const EDIT_DISTANCE: usize = 4 << 10;
+pub(crate) const EDIT_DISTANCE: usize = 4 << 10;
 const CHUNK_EDIT_DISTANCE: usize = 64 << 10;
 const EDIT_BYTES_MAX: usize = 16;
 
@@ -61,7 +61,7 @@ fn replaced(page: &str, tables: &str) -> anyhow::Result<String> {
 }
 
 /// A kind of content, and its bytes.
-type Content = (&'static str, Vec<u8>);
+pub(crate) type Content = (&'static str, Vec<u8>);
 
 fn marker_table(contents: &[Content]) -> anyhow::Result<String> {
     let mut table = "| content | `marker` |".to_owned();
@@ -134,7 +134,7 @@ fn anchor_table(contents: &[Content]) -> anyhow::Result<String> {
     Ok(table)
 }
 
-fn contents(data: &Path) -> anyhow::Result<[Content; 4]> {
+pub(crate) fn contents(data: &Path) -> anyhow::Result<[Content; 4]> {
     let silesia = |name: &str| corpus::unpacked(&data.join("silesia").join(name));
     let mut text = silesia("dickens.zst")?;
     text.truncate(CONTENT_BYTES / 2);
@@ -226,7 +226,7 @@ fn saved_percent(algorithm: MarkerAlgorithm, period: usize, content: &[u8]) -> f
     100.0 * (1.0 - sent.sum::<usize>() as f64 / content.len() as f64)
 }
 
-fn finder(algorithm: MarkerAlgorithm, period: usize) -> MarkerFinder {
+pub(crate) fn finder(algorithm: MarkerAlgorithm, period: usize) -> MarkerFinder {
     MarkerFinder::new(
         algorithm,
         SamplingPeriod::new(period).expect("a valid period"),
@@ -236,7 +236,7 @@ fn finder(algorithm: MarkerAlgorithm, period: usize) -> MarkerFinder {
 }
 
 /// `content` with a few bytes put in, twice `distance` apart at most.
-fn edited(content: &[u8], distance: usize) -> Vec<u8> {
+pub(crate) fn edited(content: &[u8], distance: usize) -> Vec<u8> {
     let mut edited = Vec::with_capacity(content.len() + content.len() / 128);
     let mut random = 1_u64;
     let mut below = |end: usize| {

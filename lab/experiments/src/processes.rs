@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use nix::{sys::signal::Signal, unistd::Pid};
+use nix::{sys::signal::Signal, time::clock_getcpuclockid, unistd::Pid};
 use refrain_gateway::{
     keys::PrivateKey,
     status::{Peer, Status},
@@ -166,6 +166,23 @@ impl Gateways {
         self.far.pid()
     }
 
+    /// Has both run on these processors alone, as `taskset` lists them.
+    pub(crate) fn pin(&self, processors: &str) -> anyhow::Result<()> {
+        for process in [self.near.pid(), self.far.pid()] {
+            let output = Command::new("taskset")
+                .args(["--all-tasks", "--cpu-list", "--pid", processors])
+                .arg(process.to_string())
+                .output()
+                .context("cannot run taskset (package util-linux)")?;
+            ensure!(
+                output.status.success(),
+                "taskset: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(())
+    }
+
     /// Ends both as a service manager would: a store is then written to its end.
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
         self.near.end()?;
@@ -253,4 +270,31 @@ pub(crate) fn wait(
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// How long `transfer` took, and of that, on the processors of `process`.
+pub(crate) fn clocked(
+    process: Pid,
+    transfer: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<(Duration, Duration)> {
+    let clock = clock_getcpuclockid(process)?;
+    let (began, before) = (Instant::now(), Duration::from(clock.now()?));
+    transfer()?;
+    let after = Duration::from(clock.now()?);
+    Ok((began.elapsed(), after.saturating_sub(before)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_clock_counts_what_it_does() {
+        let work = || {
+            std::hint::black_box((0..10_000_u64).fold(0, |sum, n| sum ^ (n * n)));
+            Ok(())
+        };
+        let (_, cpu) = clocked(Pid::this(), work).expect("a clock");
+        assert!(cpu > Duration::ZERO);
+    }
 }

@@ -6,7 +6,6 @@
 
 mod bare_tls;
 mod page;
-mod slow_link;
 mod trial;
 
 use std::path::Path;

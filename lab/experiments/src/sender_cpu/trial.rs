@@ -4,19 +4,19 @@ use std::{
     io::Write,
     net::{SocketAddr, TcpStream},
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::ensure;
-use nix::{time::clock_getcpuclockid, unistd::Pid};
 use refrain_gateway::status::Predictions;
 use refrain_relay::addresses::free_address;
 use serde::Serialize;
 
-use super::{STORE_SIZE, bare_tls::BareTls, slow_link::SlowLink};
+use super::{DELAY_MS, MBIT, STORE_SIZE, bare_tls::BareTls};
 use crate::{
-    processes::{Gateways, Setup},
+    processes::{Gateways, Setup, clocked},
     seeded::{self, Seeded},
+    slow_link::SlowLink,
 };
 
 /// What makes the transfers.
@@ -79,7 +79,7 @@ impl<'a> Trials<'a> {
         noise: Seeded,
     ) -> anyhow::Result<Sent> {
         let listen = free_address();
-        let link = SlowLink::before(listen)?;
+        let link = SlowLink::before(listen, MBIT, Duration::from_millis(DELAY_MS))?;
         self.between(sender, Some(listen), Some(link.address()), noise)
     }
 
@@ -90,7 +90,7 @@ impl<'a> Trials<'a> {
 
     /// Copied into TLS over the slow link.
     pub(super) fn by_bare_tls_on_slow_link(&self, noise: Seeded) -> anyhow::Result<Sent> {
-        let link = SlowLink::before(self.bare_tls.address)?;
+        let link = SlowLink::before(self.bare_tls.address, MBIT, Duration::from_millis(DELAY_MS))?;
         self.copied(link.address(), noise)
     }
 
@@ -144,18 +144,6 @@ fn compare(stream: impl std::io::Read, noise: Seeded) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long `transfer` took, and of that, on the processors of `process`.
-fn clocked(
-    process: Pid,
-    transfer: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<(Duration, Duration)> {
-    let clock = clock_getcpuclockid(process)?;
-    let (began, before) = (Instant::now(), Duration::from(clock.now()?));
-    transfer()?;
-    let after = Duration::from(clock.now()?);
-    Ok((began.elapsed(), after.saturating_sub(before)))
-}
-
 fn say(what: &str, noise: Seeded, took: Duration, cpu: Duration, predictions: Predictions) -> Sent {
     let sent = Sent {
         bytes: noise.bytes,
@@ -168,19 +156,4 @@ fn say(what: &str, noise: Seeded, took: Duration, cpu: Duration, predictions: Pr
         noise.seed, sent.cpu_s, sent.took_s, predictions.offers, predictions.confirmed
     );
     sent
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_clock_counts_what_it_does() {
-        let work = || {
-            std::hint::black_box((0..10_000_u64).fold(0, |sum, n| sum ^ (n * n)));
-            Ok(())
-        };
-        let (_, cpu) = clocked(Pid::this(), work).expect("a clock");
-        assert!(cpu > Duration::ZERO);
-    }
 }
