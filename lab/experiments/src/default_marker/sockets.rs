@@ -121,6 +121,7 @@ fn send(
         .map(|mbit| SlowLink::before(listen, mbit, DELAY))
         .transpose()?;
     let gateways = Gateways::start(&Setup {
+        link: None,
         refrain,
         target: origin,
         listen: Some(listen),
