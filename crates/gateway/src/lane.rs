@@ -12,11 +12,13 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{Fault, LaneFault, LaneId, LinkFault, effort::Written};
+use refrain_proto::{
+    Fault, LaneFault, LaneId, LinkFault,
+    effort::{Unsent, Written},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
     net::TcpStream,
-    task::yield_now,
     time::{Instant, timeout},
 };
 
@@ -33,10 +35,6 @@ use crate::{
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 const READ_BYTES: usize = 64 << 10;
-
-/// A lane that wrote so recently has more to write soon, and waits for the tasks that are ready. To others it would cost a
-/// wake-up of another thread.
-const BATCHING_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Whether the socket is dry is asked before a write of so many bytes, and otherwise so often: a call of the system for
 /// each small message would cost more than it says.
@@ -190,7 +188,6 @@ async fn write(
 ) -> LaneEnd {
     let mut out = Vec::new();
     let mut asked = Instant::now();
-    let mut last = asked;
     loop {
         out.clear();
         let began = Instant::now();
@@ -210,17 +207,12 @@ async fn write(
         }
         if out.is_empty() {
             signals.transmit.notified().await;
-            if last.elapsed() < BATCHING_INTERVAL {
-                // What other flows have read by now goes along, in one record.
-                yield_now().await;
-            }
             continue;
         }
         if out.len() >= ASKING_BYTES || began.duration_since(asked) > ASKING_INTERVAL {
             counts.ask();
             asked = began;
         }
-        last = began;
         let sending = async {
             if let Some(pace) = pace {
                 pace.wait(out.len()).await;
@@ -236,8 +228,11 @@ async fn write(
             encoding,
             working: works_since.elapsed().saturating_sub(waiting),
             waiting,
-            // A stream of which nobody knows it is dry while it takes all at once.
-            was_dry: counts.was_dry().unwrap_or(waiting.is_zero()),
+            // A stream of which nobody knows has nothing unsent while it takes all at once.
+            unsent: counts.unsent().unwrap_or(match waiting.is_zero() {
+                true => Unsent::Nothing,
+                false => Unsent::Plenty,
+            }),
             loses: counts.take_loss(),
             unsent_bytes_max: counts.unsent_bytes_max(),
         };

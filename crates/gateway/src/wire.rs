@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use refrain_proto::effort::Unsent;
 use tokio::{
     io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
     net::TcpStream,
@@ -73,8 +74,8 @@ pub struct Counted<S> {
 pub struct WireCounts {
     sent: AtomicU64,
     received: AtomicU64,
-    /// Whether it had nothing left to send: one of the constants below.
-    dryness: AtomicU8,
+    /// What it had left to send: one of the constants below.
+    unsent: AtomicU8,
     /// Whether loss has slowed it down, and nobody has asked since.
     loses: AtomicBool,
     /// 0 before it is known.
@@ -84,8 +85,9 @@ pub struct WireCounts {
 
 const UNASKED: u8 = 0;
 const ASKED: u8 = 1;
-const DRY: u8 = 2;
-const WET: u8 = 3;
+const NOTHING: u8 = 2;
+const LITTLE: u8 = 3;
+const PLENTY: u8 = 4;
 
 /// What a connection's kernel said of its rate.
 #[derive(Debug)]
@@ -133,16 +135,17 @@ impl WireCounts {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Wants to know whether the next write finds nothing left to send.
+    /// Wants to know what the next write finds unsent.
     pub(crate) fn ask(&self) {
-        self.dryness.store(ASKED, Ordering::Relaxed);
+        self.unsent.store(ASKED, Ordering::Relaxed);
     }
 
-    /// Whether it did. `None` if nobody knows.
-    pub(crate) fn was_dry(&self) -> Option<bool> {
-        match self.dryness.load(Ordering::Relaxed) {
-            DRY => Some(true),
-            WET => Some(false),
+    /// What it found. `None` if nobody knows.
+    pub(crate) fn unsent(&self) -> Option<Unsent> {
+        match self.unsent.load(Ordering::Relaxed) {
+            NOTHING => Some(Unsent::Nothing),
+            LITTLE => Some(Unsent::Little),
+            PLENTY => Some(Unsent::Plenty),
             _ => None,
         }
     }
@@ -162,16 +165,17 @@ impl WireCounts {
 
     /// Looks at a connection that is about to be written to.
     fn look_at(&self, tcp: &TcpStream) {
-        if self.dryness.load(Ordering::Relaxed) != ASKED {
+        if self.unsent.load(Ordering::Relaxed) != ASKED {
             return;
         }
-        let dryness = match socket::unsent_bytes(tcp) {
-            Some(0) => DRY,
-            Some(_) => WET,
+        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsent = match socket::unsent_bytes(tcp) {
+            Some(0) => NOTHING,
+            Some(bytes) if bytes < rate.unsent_bytes_max / 2 => LITTLE,
+            Some(_) => PLENTY,
             None => UNASKED,
         };
-        self.dryness.store(dryness, Ordering::Relaxed);
-        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        self.unsent.store(unsent, Ordering::Relaxed);
         if rate.look_at(tcp) {
             self.loses.store(true, Ordering::Relaxed);
         }

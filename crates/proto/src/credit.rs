@@ -416,6 +416,11 @@ impl ReceiveCredit {
         (self.received_bytes - self.reported_bytes).saturating_sub(self.floor_bytes)
     }
 
+    /// Bytes that were reported as taken.
+    pub(crate) fn reported_bytes(&self) -> u64 {
+        self.reported_bytes
+    }
+
     /// What OPEN or ACCEPT grants a new flow beyond its floor.
     pub(crate) fn lend(&mut self, window: &mut ReceiveWindow) -> u64 {
         if window.is_shared != Some(false) {

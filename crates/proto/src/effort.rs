@@ -100,6 +100,19 @@ names! {
     }
 }
 
+/// What a transport has left to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unsent {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Less than half of what it may hold: it says nothing of the link. Small messages leave some behind for a moment,
+    /// however fast the link is.
+    Little,
+    /// More.
+    Plenty,
+}
+
 /// One write of a lane, as its task saw it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
@@ -109,8 +122,8 @@ pub struct Written {
     pub working: Duration,
     /// How long the transport kept it waiting after that.
     pub waiting: Duration,
-    /// Whether the transport had nothing left to send before it got these bytes.
-    pub was_dry: bool,
+    /// What the transport had left to send before it got these bytes.
+    pub unsent: Unsent,
     /// Whether it is slow of late since segments were lost by chance.
     pub loses: bool,
     /// How many bytes the transport may hold unsent at its rate, if that is known.
@@ -213,14 +226,16 @@ impl EffortControl {
         let counted = self.count(now, took);
         // It worked first: what another write covers already is work.
         let waiting = written.waiting.min(counted);
-        if written.was_dry {
-            let hungry = counted - waiting;
-            self.hunger += hungry;
-            self.rest = self.rest.saturating_sub(2 * hungry);
-            self.rested(waiting);
-        } else {
-            self.rested(counted);
+        let worked = counted - waiting;
+        match written.unsent {
+            Unsent::Nothing => {
+                self.hunger += worked;
+                self.rest = self.rest.saturating_sub(2 * worked);
+            }
+            Unsent::Little => {}
+            Unsent::Plenty => self.rested(worked),
         }
+        self.rested(waiting);
         self.judge(round_trip)
     }
 
@@ -311,7 +326,7 @@ mod tests {
         control: &mut EffortControl,
         encoding: Duration,
         waiting: Duration,
-        was_dry: bool,
+        unsent: Unsent,
         writes: u32,
     ) {
         let mut now = control.counted_until;
@@ -323,7 +338,7 @@ mod tests {
                 encoding,
                 working: encoding,
                 waiting,
-                was_dry,
+                unsent,
                 loses: false,
                 unsent_bytes_max: None,
             };
@@ -338,7 +353,7 @@ mod tests {
     #[test]
     fn a_slow_link_gets_all_the_effort_at_once() {
         let mut control = auto();
-        run(&mut control, ms(1), ms(99), false, 2);
+        run(&mut control, ms(1), ms(99), Unsent::Plenty, 2);
         assert_eq!(
             (control.effort(), control.reason()),
             (TOP, EffortReason::LinkIsSlow)
@@ -348,7 +363,7 @@ mod tests {
     #[test]
     fn a_hungry_link_sheds_it() {
         let mut control = auto();
-        run(&mut control, ms(1), ms(0), true, 500);
+        run(&mut control, ms(1), ms(0), Unsent::Nothing, 500);
         assert_eq!(control.effort(), LADDER[0]);
         assert_eq!(control.reason(), EffortReason::ProcessorIsBusy);
     }
@@ -356,7 +371,7 @@ mod tests {
     #[test]
     fn work_ahead_of_a_full_socket_is_no_hunger() {
         let mut control = auto();
-        run(&mut control, ms(1), ms(0), false, 500);
+        run(&mut control, ms(1), ms(0), Unsent::Plenty, 500);
         assert!(control.rung() >= FIRST_RUNG);
     }
 
@@ -373,7 +388,7 @@ mod tests {
                 encoding,
                 working: encoding,
                 waiting: ms(6) - encoding,
-                was_dry: false,
+                unsent: Unsent::Plenty,
                 loses: false,
                 unsent_bytes_max: None,
             };
@@ -390,7 +405,7 @@ mod tests {
             encoding: ms(10),
             working: ms(10),
             waiting: ms(0),
-            was_dry: true,
+            unsent: Unsent::Nothing,
             loses: false,
             unsent_bytes_max: None,
         };
@@ -413,7 +428,7 @@ mod tests {
             encoding: ms(0),
             working: ms(0),
             waiting: ms(30),
-            was_dry: false,
+            unsent: Unsent::Plenty,
             loses: false,
             unsent_bytes_max: None,
         };
@@ -432,7 +447,7 @@ mod tests {
                 encoding: ms(5),
                 working: ms(5),
                 waiting: ms(0),
-                was_dry: true,
+                unsent: Unsent::Nothing,
                 loses: false,
                 unsent_bytes_max: None,
             };
@@ -447,7 +462,7 @@ mod tests {
             encoding: Duration::from_micros(20),
             working: Duration::from_micros(50),
             waiting: ms(0),
-            was_dry: true,
+            unsent: Unsent::Nothing,
             loses: false,
             unsent_bytes_max: None,
         };
@@ -472,7 +487,7 @@ mod tests {
     #[test]
     fn a_pinned_effort_stays() {
         let mut control = EffortControl::new(EffortMode::Max, Some(0));
-        run(&mut control, ms(10), ms(0), true, 500);
+        run(&mut control, ms(10), ms(0), Unsent::Nothing, 500);
         assert_eq!(control.effort(), TOP);
     }
 }

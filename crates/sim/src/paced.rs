@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Moment, Role,
-    effort::Written,
+    effort::{Unsent, Written},
     hello::Hello,
     link::LinkStatus,
     predictions::history::{Found, HistoryRequest, Wanted},
@@ -78,8 +78,8 @@ struct Pipe {
     /// What is on its way, by when it arrives.
     carried: VecDeque<(Moment, Vec<u8>)>,
     wants: bool,
-    /// The last write: when its encoding ended, how long that took, and whether nothing was left to send then.
-    written: Option<(Moment, Duration, bool)>,
+    /// The last write: when its encoding ended, how long that took, and what was left to send then.
+    written: Option<(Moment, Duration, Unsent)>,
     /// The link's rung at its last write.
     rung: usize,
     /// Link bytes so far.
@@ -105,14 +105,24 @@ impl Pipe {
         self.written.map_or(socket_at, |(at, ..)| socket_at.max(at))
     }
 
+    /// What is left to send then.
+    fn unsent(&self, at: Moment) -> Unsent {
+        let bytes = self.busy_until.since(at).as_secs_f64() * self.way.bytes_per_s;
+        match bytes {
+            0.0 => Unsent::Nothing,
+            bytes if bytes < self.way.unsent_bytes as f64 / 2.0 => Unsent::Little,
+            _ => Unsent::Plenty,
+        }
+    }
+
     /// Sends what `link` has, if this takes it now. Says whether there was anything.
     fn send_from(&mut self, now: Moment, link: &mut Link, lane: LaneId) -> bool {
-        if let Some((encoded_at, working, was_dry)) = self.written.take() {
+        if let Some((encoded_at, working, unsent)) = self.written.take() {
             let written = Written {
                 encoding: working,
                 working,
                 waiting: now.since(encoded_at),
-                was_dry,
+                unsent,
                 loses: false,
                 unsent_bytes_max: None,
             };
@@ -124,7 +134,7 @@ impl Pipe {
         if self.wants {
             let (working, link_bytes) = self.encode(link, bytes.len());
             let at = now + working;
-            self.written = Some((at, working, self.busy_until <= at));
+            self.written = Some((at, working, self.unsent(at)));
             self.link_bytes += link_bytes;
             let took = Duration::from_secs_f64(link_bytes / self.way.bytes_per_s);
             self.busy_until = self.busy_until.max(at) + took;

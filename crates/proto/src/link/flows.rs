@@ -10,6 +10,9 @@ use crate::{
     traffic::Exclusion,
 };
 
+/// CREDIT for less waits for the next acknowledgement.
+const LAZY_CREDIT_BYTES: u64 = 64 << 10;
+
 /// Why a flow cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -257,8 +260,17 @@ impl Link {
         let is_home = lane == flow.home;
         let window = &mut self.receive_window;
         let is_last = receive.total_bytes.is_some();
+        let before = receive.credit.reported_bytes();
         if let Some(bytes) = receive.credit.taken(window, bytes, is_last, is_home) {
-            self.send_control(lane, &Frame::Credit { flow: id, bytes });
+            let news = receive.credit.reported_bytes() - before;
+            let frame = Frame::Credit { flow: id, bytes };
+            match self.lanes.get_mut(&lane) {
+                // It need not leave before the acknowledgement that is due soon: each would be a write of its own.
+                Some(state) if news < LAZY_CREDIT_BYTES && state.ack_due.is_some() => {
+                    frame.write(&mut state.control);
+                }
+                _ => self.send_control(lane, &frame),
+            }
         }
         self.forget_if_gone(id);
     }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use refrain_proto::{LaneFault, LaneId, effort::Written, hello::Hello};
+use refrain_proto::{
+    LaneFault, LaneId,
+    effort::{Unsent, Written},
+    hello::Hello,
+};
 
 use super::{Step, World, flows::Wish};
 use crate::{
@@ -138,7 +142,10 @@ impl World {
                 encoding,
                 working: encoding,
                 waiting: took,
-                was_dry: took.is_zero(),
+                unsent: match took.is_zero() {
+                    true => Unsent::Nothing,
+                    false => Unsent::Plenty,
+                },
                 loses: took >= STALL,
                 // Any bound is right, and most are not round.
                 unsent_bytes_max: Some(16_000 + took.subsec_micros() as usize),
