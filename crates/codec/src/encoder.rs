@@ -92,6 +92,8 @@ pub struct EncodedBlock {
     pub region_bytes: usize,
     /// Where the longest region's bytes lie; `None` without regions.
     pub longest_source: Option<LogPosition>,
+    /// Where the oldest bytes of any region lie; `None` without regions.
+    pub oldest_source: Option<LogPosition>,
 }
 
 impl EncoderConfig {
@@ -225,7 +227,10 @@ impl Encoder {
                 matcher.encode(block, place, reach, &self.found, &mut writer);
             }
         }
-        (out.region_bytes, out.longest_source) = writer.finish();
+        let regions = writer.finish();
+        out.region_bytes = regions.bytes;
+        out.longest_source = regions.longest_source;
+        out.oldest_source = regions.oldest_source;
         out.check = xxh3(self.backend, number, block);
         at
     }

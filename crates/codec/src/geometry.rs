@@ -16,12 +16,14 @@ pub const CACHE_BYTES_MAX: usize = 1 << 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheGeometry {
     cache_bytes: usize,
+    has_long_span: bool,
 }
 
 impl CacheGeometry {
     /// The smallest that there is.
     pub const SMALLEST: Self = Self {
         cache_bytes: CACHE_BYTES_MIN,
+        has_long_span: false,
     };
 
     /// The geometry of a cache of `cache_bytes`; `None` outside of
@@ -30,7 +32,19 @@ impl CacheGeometry {
     pub fn new(cache_bytes: usize) -> Option<Self> {
         (CACHE_BYTES_MIN..=CACHE_BYTES_MAX)
             .contains(&cache_bytes)
-            .then_some(Self { cache_bytes })
+            .then_some(Self {
+                cache_bytes,
+                has_long_span: false,
+            })
+    }
+
+    /// The same cache, whose span is longer than its window.
+    #[must_use]
+    pub fn with_long_span(self) -> Self {
+        Self {
+            has_long_span: true,
+            ..self
+        }
     }
 
     /// Bytes of plain text that the log keeps.
@@ -46,6 +60,16 @@ impl CacheGeometry {
         (self.cache_bytes / 8)
             .max(1 << 20)
             .min(self.cache_bytes / 4)
+    }
+
+    /// Bytes that may be written and not yet known to be applied, while none of them refers to what would be
+    /// overwritten: cache / 2, or the window where the span is not long.
+    #[must_use]
+    pub fn span_bytes(self) -> usize {
+        match self.has_long_span {
+            true => self.cache_bytes / 2,
+            false => self.window_bytes(),
+        }
     }
 
     /// The oldest position that a block which ends at `block_end` may refer to.

@@ -90,4 +90,5 @@ pub(crate) mod feature {
 /// Bits of a hello's capabilities.
 pub(crate) mod capability {
     pub(crate) const SHARES_WINDOW: u64 = 1;
+    pub(crate) const HAS_LONG_SPAN: u64 = 2;
 }

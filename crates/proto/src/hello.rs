@@ -18,7 +18,7 @@
 //!                           8: only checks whether the pair works
 //!   mask           1        bits of the PACK mask of its chunks
 //!                           and from version 2 on:
-//!   capabilities   varint   1: shares a window, of which its own size follows
+//!   capabilities   varint   1: shares a window, of which its own size follows; 2: the span of its caches is long
 //!   window         varint   plain bytes that this end can hold for its readers
 //! ```
 //!
@@ -34,7 +34,7 @@ use refrain_codec::{
 };
 
 use crate::{
-    codes::{capability::SHARES_WINDOW, feature::*},
+    codes::{capability::*, feature::*},
     limits::{HELLO_BYTES_MAX, LANES_EVER_MAX},
     terms::OfferTerms,
 };
@@ -71,6 +71,8 @@ pub struct Hello {
     pub counts_confirmations: bool,
     /// Plain bytes that this end can hold for all its readers, beyond the floor of each, if it shares windows.
     pub window_bytes: Option<u64>,
+    /// Whether the span of this end's caches is longer than their window, if the other end's is.
+    pub has_long_span: bool,
 }
 
 /// Why a hello is none that this end can answer.
@@ -111,6 +113,7 @@ impl Hello {
             is_check: false,
             counts_confirmations: false,
             window_bytes: None,
+            has_long_span: false,
         }
     }
 
@@ -130,7 +133,10 @@ impl Hello {
                 | feature(self.is_check, IS_CHECK),
         );
         body.extend(self.offers.map(|terms| terms.mask.count()));
-        push_varint(&mut body, self.window_bytes.map_or(0, |_| SHARES_WINDOW));
+        let capability = |is_there: bool, bit: u64| if is_there { bit } else { 0 };
+        let capabilities = capability(self.window_bytes.is_some(), SHARES_WINDOW)
+            | capability(self.has_long_span, HAS_LONG_SPAN);
+        push_varint(&mut body, capabilities);
         self.window_bytes
             .into_iter()
             .for_each(|bytes| push_varint(&mut body, bytes));
@@ -204,6 +210,7 @@ impl Hello {
             is_check: features & IS_CHECK != 0,
             counts_confirmations: features & COUNTS_CONFIRMATIONS != 0,
             window_bytes,
+            has_long_span: capabilities & HAS_LONG_SPAN != 0,
         };
         (hello.instance != 0).then_some(hello)
     }
@@ -226,6 +233,7 @@ mod tests {
             is_check: true,
             counts_confirmations: true,
             window_bytes: Some(64 << 20),
+            has_long_span: true,
         }
     }
 
@@ -258,6 +266,7 @@ mod tests {
     fn of_version_1(shorter: usize) -> Vec<u8> {
         let without = Hello {
             window_bytes: None,
+            has_long_span: false,
             ..hello()
         };
         let mut bytes = written(without);
@@ -274,6 +283,7 @@ mod tests {
             .expect("whole");
         let expected = Hello {
             window_bytes: None,
+            has_long_span: false,
             ..hello()
         };
         assert_eq!(read, expected);

@@ -34,6 +34,8 @@ names! {
         /// Holes are made before the receiver has said that it reads no more: late blocks overwrite
         /// newer bytes.
         EarlyHoles = "early-holes",
+        /// Blocks overwrite what blocks on their way refer to.
+        SpanOverwrites = "span-overwrites",
         /// A flow's credit leaks, until it stands still.
         CreditLeak = "credit-leak",
         /// Offers are let go while a confirmation of them may still come, on another lane.

@@ -119,6 +119,18 @@ pub(crate) struct BlockWriter<'a> {
     covered: usize,
     region_bytes: usize,
     longest: Option<Match>,
+    oldest_source: Option<LogPosition>,
+}
+
+/// What the regions of a block are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Regions {
+    /// How many bytes of the block they cover.
+    pub(crate) bytes: usize,
+    /// Where the bytes of the longest lie.
+    pub(crate) longest_source: Option<LogPosition>,
+    /// Where the oldest bytes of any lie.
+    pub(crate) oldest_source: Option<LogPosition>,
 }
 
 impl<'a> BlockWriter<'a> {
@@ -130,6 +142,7 @@ impl<'a> BlockWriter<'a> {
             covered: 0,
             region_bytes: 0,
             longest: None,
+            oldest_source: None,
         }
     }
 
@@ -154,6 +167,8 @@ impl<'a> BlockWriter<'a> {
         });
         self.covered = match_.end;
         self.region_bytes += match_.len();
+        let oldest = self.oldest_source.unwrap_or(match_.source);
+        self.oldest_source = Some(oldest.min(match_.source));
         if self
             .longest
             .is_none_or(|longest| longest.len() < match_.len())
@@ -162,15 +177,15 @@ impl<'a> BlockWriter<'a> {
         }
     }
 
-    /// Ends the block; says how many of its bytes the regions cover, and where the longest
-    /// region's lie.
-    pub(crate) fn finish(self) -> (usize, Option<LogPosition>) {
+    /// Ends the block; returns what its regions are.
+    pub(crate) fn finish(self) -> Regions {
         let run = &self.block[self.covered..];
         self.literals.extend_from_slice(run);
         self.tokens.finish(run.len());
-        (
-            self.region_bytes,
-            self.longest.map(|longest| longest.source),
-        )
+        Regions {
+            bytes: self.region_bytes,
+            longest_source: self.longest.map(|longest| longest.source),
+            oldest_source: self.oldest_source,
+        }
     }
 }

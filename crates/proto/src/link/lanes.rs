@@ -268,6 +268,7 @@ impl Link {
             is_check: false,
             counts_confirmations: self.config.mode.predicts(),
             window_bytes: Some(self.config.window_bytes),
+            has_long_span: true,
         };
         if let Some(state) = self.lanes.get_mut(&lane) {
             hello.write(&mut state.control);
@@ -500,7 +501,11 @@ impl Caches {
     fn agree(&mut self, config: &super::LinkConfig, hello: &Hello) {
         let kept = |cache: CacheGeometry, peer_bytes: u64| {
             let is_kept = config.mode.keeps_caches() && peer_bytes > 0;
-            is_kept.then(|| smaller(cache, peer_bytes))
+            let geometry = is_kept.then(|| smaller(cache, peer_bytes))?;
+            Some(match hello.has_long_span {
+                true => geometry.with_long_span(),
+                false => geometry,
+            })
         };
         self.are_agreed = true;
         self.send_geometry = kept(config.send_cache, hello.receive_cache_bytes);

@@ -24,6 +24,9 @@ pub(crate) struct Books {
     extents: VecDeque<Extent>,
     /// Disjoint, in order, never adjacent.
     holes: Vec<LogRange>,
+    /// The oldest sources that blocks from *done* on refer to, by the blocks' positions. Both ascend: a block with an
+    /// older source covers those before it.
+    sources: VecDeque<(LogPosition, LogPosition)>,
 }
 
 /// One block's positions.
@@ -48,6 +51,7 @@ impl Books {
             head: LogPosition(0),
             extents: VecDeque::new(),
             holes: Vec::new(),
+            sources: VecDeque::new(),
         }
     }
 
@@ -63,9 +67,19 @@ impl Books {
         self.head
     }
 
-    /// Whether `len` more bytes keep within the guard window.
+    /// Whether `len` more bytes keep within the guard window. Or within the span, if they overwrite nothing that a block
+    /// on its way refers to: its receiver may have it after them.
     pub(crate) fn has_room(&self, len: usize) -> bool {
-        (self.head + len as u64).since(self.done()) <= self.geometry.window_bytes() as u64
+        let head = self.head + len as u64;
+        let ahead = head.since(self.done());
+        let oldest = self
+            .sources
+            .front()
+            .map_or(self.done(), |&(_, source)| source);
+        let overwrites = head.since(oldest) > self.geometry.cache_bytes() as u64
+            && !Bug::SpanOverwrites.is_planted();
+        ahead <= self.geometry.window_bytes() as u64
+            || ahead <= self.geometry.span_bytes() as u64 && !overwrites
     }
 
     /// Plain bytes of the log that are not known to be applied.
@@ -77,8 +91,14 @@ impl Books {
         self.holes.len()
     }
 
-    /// A block of `len` bytes at `at`, the head, leaves on `lane`.
-    pub(crate) fn take(&mut self, at: LogPosition, len: usize, lane: LaneId) {
+    /// A block of `len` bytes at `at`, the head, leaves on `lane`. It refers to nothing before `oldest_source`.
+    pub(crate) fn take(
+        &mut self,
+        at: LogPosition,
+        len: usize,
+        lane: LaneId,
+        oldest_source: Option<LogPosition>,
+    ) {
         assert_eq!(at, self.head, "books and encoder count the same positions");
         self.head = at + len as u64;
         self.extents.push_back(Extent {
@@ -86,6 +106,14 @@ impl Books {
             end: self.head,
             state: State::OnItsWay(lane),
         });
+        if let Some(source) = oldest_source {
+            while self
+                .sources
+                .pop_back_if(|(_, older)| *older >= source)
+                .is_some()
+            {}
+            self.sources.push_back((at, source));
+        }
         let oldest = self.head.back(self.geometry.cache_bytes() as u64);
         let gone = self.holes.partition_point(|hole| hole.end <= oldest);
         self.holes.drain(..gone);
@@ -121,6 +149,8 @@ impl Books {
             }
             self.extents.pop_front();
         }
+        let done = self.done();
+        while self.sources.pop_front_if(|(at, _)| *at < done).is_some() {}
         Some(settled)
     }
 
@@ -242,7 +272,7 @@ mod tests {
 
     fn take(books: &mut Books, len: usize, lane: LaneId) -> LogPosition {
         let at = books.head;
-        books.take(at, len, lane);
+        books.take(at, len, lane, None);
         at
     }
 
@@ -251,6 +281,64 @@ mod tests {
             .reach_of(lane)
             .around(LogPosition(at))
             .map(|range| range.start.0..range.end.0)
+    }
+
+    /// What happens to a log with a long span.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A block of so many bytes, whose oldest source lies so far before its end, in shares of what it may reach.
+        Take(usize, Option<f64>),
+        /// One of the blocks on their way, as a share of them.
+        Settle(f64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            2 => (1..65_536_usize, proptest::option::of(0.0..1.0)).prop_map(|(len, source)| Step::Take(len, source)),
+            1 => (0.0..1.0).prop_map(Step::Settle),
+        ]
+    }
+
+    proptest! {
+        /// A receiver may have any block on its way after all that were taken since.
+        #[test]
+        fn nothing_overwrites_what_a_block_on_its_way_refers_to(steps in proptest::collection::vec(step(), 1..400)) {
+            let geometry = CacheGeometry::new(1 << 20).expect("valid").with_long_span();
+            let mut books = Books::new(geometry);
+            let mut on_their_way: Vec<(LogPosition, LogPosition)> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Take(len, source) => {
+                        let ahead = (books.head + len as u64).since(books.done());
+                        let is_narrow = ahead <= geometry.window_bytes() as u64;
+                        if !books.has_room(len) {
+                            prop_assert!(!is_narrow, "the window is always there");
+                            continue;
+                        }
+                        prop_assert!(ahead <= geometry.span_bytes() as u64);
+                        let at = books.head;
+                        let oldest = geometry.oldest_for(at + len as u64);
+                        let source = source.map(|share| {
+                            let reach = at.since(oldest) as f64;
+                            at.back((reach * share) as u64)
+                        });
+                        books.take(at, len, A, source);
+                        on_their_way.push((at, source.unwrap_or(at)));
+                        for &(at, source) in &on_their_way {
+                            let overwritten = books.head.since(source) > geometry.cache_bytes() as u64;
+                            prop_assert!(!overwritten, "of {at:?}");
+                        }
+                    }
+                    Step::Settle(share) if !on_their_way.is_empty() => {
+                        let index = (share * on_their_way.len() as f64) as usize;
+                        books.applied(on_their_way.remove(index).0);
+                    }
+                    Step::Settle(_) => {}
+                }
+            }
+            on_their_way.into_iter().for_each(|(at, _)| books.applied(at));
+            prop_assert!(books.sources.is_empty() && books.has_room(geometry.window_bytes()));
+        }
     }
 
     #[test]

@@ -196,8 +196,8 @@ impl Decompressor {
 
 /// Takes the positions of a block in among those that were `written`, as far back as one may still come.
 ///
-/// A sender never has more than a window unacknowledged, so a block lies at most a
-/// window before the furthest one, and never where another was written.
+/// A sender never has more than a span unacknowledged, so a block lies at most a
+/// span before the furthest one, and never where another was written.
 fn admit(
     written: &mut BTreeMap<u64, u64>,
     at: LogPosition,
@@ -208,7 +208,7 @@ fn admit(
     let start = at.0;
     let end = start.checked_add(len as u64).ok_or(overlap)?;
     let furthest = written.last_key_value().map_or(0, |(_, &end)| end);
-    let oldest = furthest.saturating_sub(geometry.window_bytes() as u64);
+    let oldest = furthest.saturating_sub(geometry.span_bytes() as u64);
     let before = written
         .range(..=start)
         .next_back()
@@ -232,7 +232,7 @@ fn admit(
     let oldest = run
         .end
         .max(furthest)
-        .saturating_sub(geometry.window_bytes() as u64);
+        .saturating_sub(geometry.span_bytes() as u64);
     while let Some(first) = written.first_entry().filter(|first| *first.get() <= oldest) {
         first.remove();
     }

@@ -223,7 +223,8 @@ impl Sender {
                 let encoder = self.encoder.as_mut().expect("a log has an encoder");
                 let (cursor, encoded) = (&mut strand.cursor, &mut self.encoded);
                 let at = encoder.encode(seed, plain, &reach, cursor, encoded);
-                self.books.take(at, plain.len(), lane_id);
+                self.books
+                    .take(at, plain.len(), lane_id, encoded.oldest_source);
                 (Some(at), compress)
             }
             Passage::Bypassed { compress } => {

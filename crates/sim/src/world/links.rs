@@ -256,14 +256,14 @@ impl World {
         side.timer_at = None;
         side.link.handle_timeout(now);
         let status = side.link.status(now).sent;
-        let window = (status.cache_bytes / 4).max(1);
-        if status.outstanding_bytes > window {
+        let span = (status.cache_bytes / 2).max(1);
+        if status.outstanding_bytes > span {
             return Err(Failure::WindowExceeded {
                 end,
                 outstanding: status.outstanding_bytes,
             });
         }
-        if status.outstanding_bytes > window * 7 / 8 {
+        if status.outstanding_bytes > span * 7 / 8 {
             self.kinds.note(Kind::FullWindow);
         }
         self.settle(end, link)
