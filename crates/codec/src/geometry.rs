@@ -8,11 +8,12 @@ pub const CACHE_BYTES_MIN: usize = 1 << 20;
 /// Largest cache of one direction, in bytes: what an offset of 32 bits reaches.
 pub const CACHE_BYTES_MAX: usize = 1 << 32;
 
-/// The size of a cache and of its guard window.
+/// The size of a cache, of its guard window and of its span.
 ///
-/// The *window* is what a sender may have written and not yet know to be applied. It
+/// The *window* is what a sender may always have written and not yet know to be applied. It
 /// refers back at most *cache − window* bytes from a block's end, so that the receiver
-/// may write any block of the window before the block that refers is decoded.
+/// may write any block of the window before the block that refers is decoded. The *span* is what it may have written
+/// while no block from the first of these on refers to what would be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheGeometry {
     cache_bytes: usize,
@@ -53,7 +54,7 @@ impl CacheGeometry {
         self.cache_bytes
     }
 
-    /// Bytes that may be written and not yet known to be applied:
+    /// Bytes that may always be written and not yet known to be applied:
     /// min(max(cache / 8, 1 MiB), cache / 4).
     #[must_use]
     pub fn window_bytes(self) -> usize {

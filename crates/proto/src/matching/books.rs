@@ -68,7 +68,7 @@ impl Books {
     }
 
     /// Whether `len` more bytes keep within the guard window. Or within the span, if they overwrite nothing that a block
-    /// on its way refers to: its receiver may have it after them.
+    /// from *done* on refers to: its receiver may have it after them.
     pub(crate) fn has_room(&self, len: usize) -> bool {
         let head = self.head + len as u64;
         let ahead = head.since(self.done());
