@@ -8,7 +8,7 @@
 //!
 //! ```ignore
 //! let link = LinkConfig { rate: Some(Rate::mbit(100)), ..LinkConfig::default() };
-//! let over = OverLink::start(&link, Origin::objects(vec![b"an answer".to_vec()]))?;
+//! let over = OverLink::start(&link, Arc::new(|mut stream| stream.write_all(b"an answer")))?;
 //! let pair = over.pair(refrain, &["--effort", "max"], &[])?;
 //! let direct = over.direct("cubic")?;
 //! over.client(|| fetch(direct, 0))?;
@@ -34,10 +34,7 @@ use anyhow::Context;
 use refrain_link::{Checked, End, Link, LinkConfig};
 use refrain_relay::addresses::free_address;
 
-use crate::{
-    pair::answer,
-    processes::{Gateways, Running, Setup, wait},
-};
+use crate::processes::{Gateways, Setup};
 
 /// Where the origin listens in the far namespace, at all addresses.
 pub(crate) const ORIGIN_PORT: u16 = 8080;
@@ -46,16 +43,8 @@ pub(crate) const ORIGIN_PORT: u16 = 8080;
 const CHECKS: usize = 60;
 const CHECK_PAUSE: Duration = Duration::from_secs(3);
 
-/// The service behind the link.
-pub(crate) enum Origin {
-    /// Called with each connection, on a thread of its own.
-    Handler(Handler),
-    /// A program and its arguments, which listens at [`ORIGIN_PORT`].
-    #[allow(dead_code, reason = "for origins that are programs")]
-    Command(Vec<String>),
-}
-
-type Handler = Arc<dyn Fn(TcpStream) -> io::Result<()> + Send + Sync>;
+/// The service behind the link: called with each connection, on a thread of its own.
+pub(crate) type Origin = Arc<dyn Fn(TcpStream) -> io::Result<()> + Send + Sync>;
 
 /// A link and an origin at its far end, until dropped.
 pub(crate) struct OverLink {
@@ -66,20 +55,9 @@ pub(crate) struct OverLink {
     link: Arc<Link>,
 }
 
-enum RunningOrigin {
-    Thread {
-        link: Arc<Link>,
-        is_over: Arc<AtomicBool>,
-    },
-    Process(#[expect(dead_code, reason = "it ends with this")] Running),
-}
-
-impl Origin {
-    /// Answers each connection's 8 bytes, an index, with that object.
-    #[allow(dead_code, reason = "for experiments with objects in memory")]
-    pub(crate) fn objects(objects: Vec<Vec<u8>>) -> Self {
-        Self::Handler(Arc::new(move |stream| answer(stream, &objects)))
-    }
+struct RunningOrigin {
+    link: Arc<Link>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl OverLink {
@@ -90,10 +68,7 @@ impl OverLink {
     pub(crate) fn start(config: &LinkConfig, origin: Origin) -> anyhow::Result<Self> {
         let link = Arc::new(Link::start(config.clone()).context("a link between namespaces")?);
         let checked = check(&link)?;
-        let origin = match origin {
-            Origin::Handler(handler) => serve(&link, handler)?,
-            Origin::Command(command) => run(&link, &command)?,
-        };
+        let origin = serve(&link, origin)?;
         Ok(Self {
             checked,
             _origin: origin,
@@ -140,7 +115,6 @@ impl OverLink {
     }
 
     /// The link, for its counts and for programs at its ends.
-    #[allow(dead_code, reason = "for clients that are programs")]
     pub(crate) fn link(&self) -> &Link {
         &self.link
     }
@@ -164,7 +138,7 @@ pub(crate) fn check(link: &Link) -> anyhow::Result<Checked> {
     link.check()
 }
 
-fn serve(link: &Arc<Link>, handler: Handler) -> anyhow::Result<RunningOrigin> {
+fn serve(link: &Arc<Link>, handler: Origin) -> anyhow::Result<RunningOrigin> {
     let is_over = Arc::<AtomicBool>::default();
     link.at(End::Far, || {
         let listener = TcpListener::bind(("0.0.0.0", ORIGIN_PORT))?;
@@ -182,29 +156,14 @@ fn serve(link: &Arc<Link>, handler: Handler) -> anyhow::Result<RunningOrigin> {
         Ok(())
     })?;
     let link = Arc::clone(link);
-    Ok(RunningOrigin::Thread { link, is_over })
-}
-
-fn run(link: &Link, command: &[String]) -> anyhow::Result<RunningOrigin> {
-    let (program, arguments) = command.split_first().context("an origin's program")?;
-    let process = Running::start(link.command(End::Far, program).args(arguments))?;
-    let connects = || {
-        link.at(End::Far, || {
-            Ok(TcpStream::connect(("127.0.0.1", ORIGIN_PORT)).is_ok())
-        })
-    };
-    wait(connects, "the origin")?;
-    Ok(RunningOrigin::Process(process))
+    Ok(RunningOrigin { link, is_over })
 }
 
 impl Drop for RunningOrigin {
     fn drop(&mut self) {
-        if let Self::Thread { link, is_over } = self {
-            is_over.store(true, Ordering::Relaxed);
-            // Wakes the thread that waits for connections.
-            let _ = link.at(End::Far, || {
-                Ok(TcpStream::connect(("127.0.0.1", ORIGIN_PORT))?)
-            });
-        }
+        self.is_over.store(true, Ordering::Relaxed);
+        // Wakes the thread that waits for connections.
+        let wake = || Ok(TcpStream::connect(("127.0.0.1", ORIGIN_PORT))?);
+        let _ = self.link.at(End::Far, wake);
     }
 }

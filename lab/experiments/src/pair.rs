@@ -124,7 +124,7 @@ pub(crate) fn serve(objects: Arc<Vec<Vec<u8>>>) -> anyhow::Result<SocketAddr> {
 }
 
 /// Answers a connection's 8 bytes, an index, with that object.
-pub(crate) fn answer(mut stream: TcpStream, objects: &[Vec<u8>]) -> io::Result<()> {
+fn answer(mut stream: TcpStream, objects: &[Vec<u8>]) -> io::Result<()> {
     let mut index = [0; 8];
     stream.read_exact(&mut index)?;
     let index = u64::from_le_bytes(index) as usize;

@@ -24,7 +24,7 @@ pub(super) struct Times {
 
 /// An origin whose objects have numbers for names: `GET /7`.
 pub(super) fn origin(object: impl Fn(u64) -> Vec<u8> + Send + Sync + 'static) -> Origin {
-    Origin::Handler(Arc::new(move |stream| answer(stream, &object)))
+    Arc::new(move |stream| answer(stream, &object))
 }
 
 fn answer(stream: TcpStream, object: impl Fn(u64) -> Vec<u8>) -> io::Result<()> {

@@ -16,7 +16,7 @@ use crate::{
     chapters::{Figures, Plot},
     corpus::silesia,
     czip::median,
-    over_link::{Origin, OverLink},
+    over_link::OverLink,
     targets::{Target, at_least},
 };
 
@@ -244,7 +244,7 @@ fn measure(
     write_bytes: usize,
 ) -> anyhow::Result<Cell> {
     let served = Arc::clone(files);
-    let origin = Origin::Handler(Arc::new(move |stream| send(stream, &served, write_bytes)));
+    let origin = Arc::new(move |stream| send(stream, &served, write_bytes));
     let over = OverLink::start(&link(mbit, delay_ms), origin)?;
     let name = format!("{mbit} Mbit/s, {delay_ms} ms, writes of {write_bytes}");
     eprintln!("{name}: {}", over.checked);

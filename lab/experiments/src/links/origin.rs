@@ -89,7 +89,7 @@ impl Content {
     /// An origin that serves it.
     pub(super) fn served(self: &Arc<Self>) -> over_link::Origin {
         let content = Arc::clone(self);
-        over_link::Origin::Handler(Arc::new(move |stream| content.answer(stream)))
+        Arc::new(move |stream| content.answer(stream))
     }
 
     fn answer(&self, mut stream: TcpStream) -> io::Result<()> {
