@@ -72,6 +72,7 @@ impl FarEnd {
             offers: Some(OfferTerms::default()),
             counts_confirmations: true,
             window_bytes: Some(WINDOW_BYTES_MAX),
+            has_long_span: true,
             ..Hello::of_lane(1, None, 0)
         };
         let lane = link.accept_lane(now, &hello).expect("a first lane");

@@ -239,7 +239,8 @@ impl Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::Everything;
+    use crate::{matching::Everything, token::TokenReader};
+    use proptest::prelude::*;
 
     fn noise(len: usize, mut state: u64) -> Vec<u8> {
         let next = || {
@@ -281,6 +282,45 @@ mod tests {
                 encode(&mut encoder, &noise(60_000, seed));
             }
             assert!(!encoder.repeats(&old, &Everything) || collides);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// A sender overwrites nothing from this position on while the block is on its way.
+        #[test]
+        fn the_oldest_source_is_the_lowest_one_among_the_tokens(
+            pieces in proptest::collection::vec((0..50_000_usize, 1..5000_usize, any::<bool>()), 1..30),
+        ) {
+            let old = noise(55_000, 1);
+            for matching in [MatchingAlgorithm::MaxMatch, MatchingAlgorithm::ChunkMatch] {
+                let geometry = CacheGeometry::new(1 << 20).expect("a valid size");
+                let mut encoder = Encoder::new(EncoderConfig {
+                    matching,
+                    ..EncoderConfig::with_defaults(geometry)
+                });
+                let (mut cursor, mut reader_cursor) = (SourceCursor::default(), SourceCursor::default());
+                for piece in pieces.chunks(3) {
+                    let mut block = Vec::new();
+                    for &(start, len, repeats) in piece {
+                        match repeats {
+                            true => block.extend_from_slice(&old[start..][..len]),
+                            false => block.extend_from_slice(&noise(len, start as u64)),
+                        }
+                    }
+                    let (at, mut out) = (encoder.head(), EncodedBlock::default());
+                    encoder.encode(0, &block, &Everything, &mut cursor, &mut out);
+                    let mut tokens = TokenReader::new(&out.tokens, at);
+                    let (mut lowest, mut literals) = (None, 0);
+                    while let Some(region) = tokens.next(&mut reader_cursor).expect("well-formed") {
+                        literals += region.literals;
+                        lowest = Some(lowest.map_or(region.source, |lowest: LogPosition| lowest.min(region.source)));
+                    }
+                    reader_cursor.skip(out.literals.len() - literals);
+                    prop_assert_eq!(out.oldest_source, lowest);
+                }
+            }
         }
     }
 }

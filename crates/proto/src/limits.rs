@@ -33,6 +33,9 @@ pub(crate) const LANES_EVER_MAX: u32 = 1 << 16;
 /// Most blocks that a link may have outstanding in one direction.
 pub(crate) const OUTSTANDING_BLOCKS_MAX: usize = 1 << 15;
 
+/// Most blocks from the lowest one on its way to the head of a log, applied ones and holes among them.
+pub(crate) const EXTENTS_MAX: usize = 2 * OUTSTANDING_BLOCKS_MAX;
+
 /// Most holes that a sender tells apart; beyond, neighbours are merged into one.
 pub(crate) const HOLES_MAX: usize = 1024;
 

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use refrain_relay::Rate;
+use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
 
 use crate::{End, Link, LinkConfig};
 
@@ -24,8 +25,12 @@ const LOAD_LASTS: Duration = Duration::from_millis(500);
 /// A faster link is measured by a stream: datagrams take the kernel too long.
 const DATAGRAMS_MBIT_MAX: u32 = 200;
 
-/// When a stream has found its rate.
-const STREAM_BEGINS: Duration = Duration::from_millis(500);
+/// A stream has found its rate after this time and so many round trips.
+const STREAM_STARTS: Duration = Duration::from_millis(500);
+const SLOW_START_ROUND_TRIPS: u32 = 25;
+
+/// A stream's buffers at both ends: twice the bytes on their way at 1 Gbit/s and 200 ms.
+const BUFFER_BYTES: usize = 50 << 20;
 
 /// Datagrams from which the loss is counted.
 const LOSS_SAMPLE: usize = 4_000;
@@ -72,7 +77,7 @@ pub(crate) fn check(link: &Link, config: &LinkConfig) -> anyhow::Result<Checked>
     let is_stream = config.rate > Some(Rate::mbit(DATAGRAMS_MBIT_MAX));
     let measurable = config.rate.filter(|_| !is_stream || config.loss == 0.0);
     let rate = measurable
-        .map(|rate| measured_rate(link, rate))
+        .map(|rate| measured_rate(link, rate, asked))
         .transpose()?;
     if let (Some(measured), Some(asked)) = (rate, config.rate) {
         // What is lost does not come.
@@ -167,9 +172,9 @@ fn load(link: &Link, rate: f64, count: usize) -> anyhow::Result<(usize, Duration
     })
 }
 
-fn measured_rate(link: &Link, rate: Rate) -> anyhow::Result<Rate> {
+fn measured_rate(link: &Link, rate: Rate, round_trip: Duration) -> anyhow::Result<Rate> {
     if rate > Rate::mbit(DATAGRAMS_MBIT_MAX) {
-        return rate_of_stream(link);
+        return rate_of_stream(link, round_trip);
     }
     let bits = 8.0 * (LOAD_BYTES + HEADER_BYTES) as f64;
     let offered = 1.1 * rate.bits() as f64;
@@ -181,11 +186,15 @@ fn measured_rate(link: &Link, rate: Rate) -> anyhow::Result<Rate> {
 }
 
 /// What one TCP connection carries once it has begun, headers included.
-fn rate_of_stream(link: &Link) -> anyhow::Result<Rate> {
+fn rate_of_stream(link: &Link, round_trip: Duration) -> anyhow::Result<Rate> {
     let far = link.at(End::Far, || Ok(TcpListener::bind((End::Far.address(), 0))?))?;
+    // The limits of this machine for a connection's buffers are not the link's.
+    set_socket_recv_buffer_size_force(&far, BUFFER_BYTES)?;
     let address = far.local_addr()?;
     let mut near = link.at(End::Near, || Ok(TcpStream::connect(address)?))?;
+    set_socket_send_buffer_size_force(&near, BUFFER_BYTES)?;
     let (mut reader, _) = far.accept()?;
+    let starts = STREAM_STARTS + SLOW_START_ROUND_TRIPS * round_trip;
     thread::scope(|scope| {
         let writer = scope.spawn(move || {
             let piece = vec![0; 1 << 18];
@@ -198,7 +207,7 @@ fn rate_of_stream(link: &Link) -> anyhow::Result<Rate> {
             let bytes = reader.read(&mut piece)?;
             let now = began.elapsed();
             match &mut counted {
-                None if now >= STREAM_BEGINS => counted = Some((now, 0)),
+                None if now >= starts => counted = Some((now, 0)),
                 None => {}
                 Some((since, sum)) => {
                     *sum += bytes;

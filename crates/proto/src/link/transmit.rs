@@ -471,11 +471,12 @@ impl Link {
                 return Some(Passage::Bypassed { compress });
             }
         }
+        let done = caches.sender.books().done();
         if caches.sender.books().has_room(len) {
-            self.window_wait = None;
+            // A shorter block than the one that waits ends its wait only once something was applied.
+            self.window_wait = self.window_wait.filter(|wait| wait.done == done);
             return Some(Passage::Logged { compress });
         }
-        let done = caches.sender.books().done();
         match self.window_wait {
             Some(wait) if wait.done == done => {
                 (now >= self.window_wait_ends(wait)).then_some(Passage::Bypassed { compress })

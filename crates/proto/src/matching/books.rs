@@ -11,7 +11,7 @@ use refrain_codec::{LogPosition, LogRange, geometry::CacheGeometry, matching::Re
 
 use crate::{
     frame::LaneId,
-    limits::{HOLES_MAX, REACH_EXTENTS_MAX},
+    limits::{EXTENTS_MAX, HOLES_MAX, REACH_EXTENTS_MAX},
     planted::Bug,
 };
 
@@ -70,6 +70,9 @@ impl Books {
     /// Whether `len` more bytes keep within the guard window. Or within the span, if they overwrite nothing that a block
     /// from *done* on refers to: its receiver may have it after them.
     pub(crate) fn has_room(&self, len: usize) -> bool {
+        if self.extents.len() >= EXTENTS_MAX {
+            return false;
+        }
         let head = self.head + len as u64;
         let ahead = head.since(self.done());
         let oldest = self
@@ -288,14 +291,14 @@ mod tests {
     enum Step {
         /// A block of so many bytes, whose oldest source lies so far before its end, in shares of what it may reach.
         Take(usize, Option<f64>),
-        /// One of the blocks on their way, as a share of them.
-        Settle(f64),
+        /// One of the blocks on their way, as a share of them, is applied or lost.
+        Settle(f64, bool),
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            2 => (1..65_536_usize, proptest::option::of(0.0..1.0)).prop_map(|(len, source)| Step::Take(len, source)),
-            1 => (0.0..1.0).prop_map(Step::Settle),
+            2 => (1..65_536_usize, proptest::option::of(0.0..=1.0)).prop_map(|(len, source)| Step::Take(len, source)),
+            1 => (0.0..1.0, any::<bool>()).prop_map(|(share, is_lost)| Step::Settle(share, is_lost)),
         ]
     }
 
@@ -329,11 +332,15 @@ mod tests {
                             prop_assert!(!overwritten, "of {at:?}");
                         }
                     }
-                    Step::Settle(share) if !on_their_way.is_empty() => {
+                    Step::Settle(share, is_lost) if !on_their_way.is_empty() => {
                         let index = (share * on_their_way.len() as f64) as usize;
-                        books.applied(on_their_way.remove(index).0);
+                        let (at, _) = on_their_way.remove(index);
+                        match is_lost {
+                            true => books.lost(at),
+                            false => books.applied(at),
+                        }
                     }
-                    Step::Settle(_) => {}
+                    Step::Settle(..) => {}
                 }
             }
             on_their_way.into_iter().for_each(|(at, _)| books.applied(at));
@@ -387,6 +394,19 @@ mod tests {
         assert!(!books.has_room(1));
         books.lost(block);
         assert!(books.has_room(window));
+    }
+
+    #[test]
+    fn extents_are_capped_while_one_block_stands_still() {
+        let mut books = books();
+        let stands_still = take(&mut books, 1, A);
+        while books.has_room(1) {
+            let block = take(&mut books, 1, B);
+            books.applied(block);
+        }
+        assert_eq!(books.extents.len(), EXTENTS_MAX);
+        books.applied(stands_still);
+        assert!(books.has_room(books.geometry.window_bytes()));
     }
 
     #[test]

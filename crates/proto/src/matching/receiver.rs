@@ -17,9 +17,13 @@ use crate::{
     counters::{Count, LayerCounters},
     fault::{CacheViolation, Fault, Violation},
     frame::{BlockFrame, LaneId, Stream},
-    limits::{OUTSTANDING_BLOCKS_MAX, TOKEN_BYTES_MAX},
+    limits::{EXTENTS_MAX, TOKEN_BYTES_MAX},
     planted::Bug,
 };
+
+/// Most runs of written positions that are told apart; beyond, the lowest gap counts as written. A sender that keeps to
+/// [`EXTENTS_MAX`] sends nothing for it: at most every other of its extents is a gap, and a run ends below them.
+const RUNS_MAX: usize = EXTENTS_MAX / 2 + 1;
 
 /// The receiving end of one direction.
 pub(crate) struct Receiver {
@@ -217,7 +221,6 @@ fn admit(
     if start < oldest
         || before.as_ref().is_some_and(|before| before.end > start)
         || after.is_some_and(|after| after < end)
-        || written.len() > OUTSTANDING_BLOCKS_MAX
     {
         return Err(overlap.into());
     }
@@ -236,5 +239,62 @@ fn admit(
     while let Some(first) = written.first_entry().filter(|first| *first.get() <= oldest) {
         first.remove();
     }
+    if written.len() > RUNS_MAX
+        && let Some((start, _)) = written.pop_first()
+        && let Some((_, end)) = written.pop_first()
+    {
+        written.insert(start, end);
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn geometry() -> CacheGeometry {
+        CacheGeometry::new(1 << 20).expect("valid").with_long_span()
+    }
+
+    proptest! {
+        /// Whatever order blocks come in, each position is written once, and none that lies a span back.
+        #[test]
+        fn admits_what_a_plain_array_admits(
+            blocks in proptest::collection::vec((0..1_200_000_u64, 1..65_536_usize), 1..100),
+        ) {
+            let mut written = BTreeMap::new();
+            let mut plain = vec![false; 1 << 21];
+            let mut furthest = 0;
+            for (start, len) in blocks {
+                let end = start as usize + len;
+                let oldest = (furthest as usize).saturating_sub(geometry().span_bytes());
+                let is_free = !plain[start as usize..end].contains(&true);
+                let admitted = admit(&mut written, LogPosition(start), len, geometry());
+                prop_assert_eq!(admitted.is_ok(), is_free && start as usize >= oldest);
+                if admitted.is_ok() {
+                    plain[start as usize..end].fill(true);
+                    furthest = furthest.max(end);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gaps_beyond_those_of_a_sender_count_as_written() {
+        let mut written = BTreeMap::new();
+        let mut admit = |start| admit(&mut written, LogPosition(start), 1, geometry()).is_ok();
+        // The lowest block is on its way, and so is every other one after it.
+        for index in 0..RUNS_MAX as u64 {
+            assert!(admit(2 * index + 1));
+        }
+        assert!(admit(0) && admit(2), "they come late");
+        // More gaps than a sender may have: the lowest ones are holes.
+        for index in RUNS_MAX as u64..RUNS_MAX as u64 + 9 {
+            assert!(admit(2 * index + 1));
+        }
+        assert!(!admit(4), "a hole");
+        assert!(admit(2 * RUNS_MAX as u64 + 16));
+        assert!(written.len() <= RUNS_MAX);
+    }
 }

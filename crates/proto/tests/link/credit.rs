@@ -363,6 +363,42 @@ fn of_version_1(hello: &mut Vec<u8>) {
     hello[11] -= CAPABILITIES_BYTES as u8;
 }
 
+/// Plain bytes that leave the near end before any is acknowledged, with a far end that keeps `has_long_span`.
+fn unacknowledged_bytes(has_long_span: bool) -> u64 {
+    let config = LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"));
+    let mut pair = Pair::between(0, config.clone(), config);
+    let answers = |bytes: &mut Vec<u8>| {
+        let (mut hello, _) = Hello::read(bytes).expect("a hello").expect("whole");
+        assert!(hello.has_long_span);
+        hello.has_long_span = has_long_span;
+        bytes.clear();
+        hello.write(bytes);
+    };
+    greet(&mut pair, |_| (), answers);
+    let flow = pair.open("a:1");
+    assert_eq!(pair.near.write(flow, &noise(900_000, 1)), 900_000);
+    let mut bytes = Vec::new();
+    loop {
+        let before = bytes.len();
+        pair.near.poll_transmit(pair.now, LANE, &mut bytes);
+        pair.near.transmitted(pair.now, LANE, Written::default());
+        if bytes.len() == before {
+            return bytes.len() as u64;
+        }
+    }
+}
+
+#[test]
+fn the_span_of_a_log_is_long_where_both_ends_keep_it() {
+    let sent = unacknowledged_bytes(false);
+    assert!((128 << 10..272 << 10).contains(&sent), "the window: {sent}");
+    let sent = unacknowledged_bytes(true);
+    assert!(
+        (384 << 10..544 << 10).contains(&sent),
+        "half of the cache: {sent}"
+    );
+}
+
 #[test]
 fn ends_of_version_1_get_a_floor_for_each_flow() {
     let config = LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"));
