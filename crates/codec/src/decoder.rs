@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 use crate::{
-    LogPosition,
+    Ahead, LogPosition,
     cache::log::Log,
     geometry::CacheGeometry,
     matching::append,
@@ -88,6 +88,17 @@ impl Decoder {
     #[must_use]
     pub fn allocated_bytes(&self) -> usize {
         self.log.allocated_bytes()
+    }
+
+    /// Whether memory may be taken ahead.
+    #[must_use]
+    pub fn wants_ahead(&self) -> bool {
+        self.log.wants_ahead()
+    }
+
+    /// A piece of the memory that the cache will need next. All pieces together are at most as much as it has filled.
+    pub fn ahead(&mut self) -> Option<Ahead> {
+        self.log.ahead()
     }
 
     /// Appends the block's plain bytes to `plain` and writes them to the log.

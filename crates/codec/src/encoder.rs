@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    LogPosition,
+    Ahead, LogPosition,
     cache::{chunk_table::ChunkTable, fingerprint_table::FingerprintTable},
     chunk::hash::ChunkHasher,
     geometry::CacheGeometry,
@@ -166,6 +166,24 @@ impl Encoder {
         match &self.matcher {
             Matcher::Max(matcher) => matcher.allocated_bytes(),
             Matcher::Chunk(matcher) => matcher.allocated_bytes(),
+        }
+    }
+
+    /// Whether memory may be taken ahead.
+    #[must_use]
+    pub fn wants_ahead(&self) -> bool {
+        match &self.matcher {
+            Matcher::Max(matcher) => matcher.wants_ahead(),
+            // It keeps no bytes.
+            Matcher::Chunk(_) => false,
+        }
+    }
+
+    /// A piece of the memory that the cache will need next. All pieces together are at most as much as it has filled.
+    pub fn ahead(&mut self) -> Option<Ahead> {
+        match &mut self.matcher {
+            Matcher::Max(matcher) => matcher.ahead(),
+            Matcher::Chunk(_) => None,
         }
     }
 

@@ -8,6 +8,7 @@
 
 use core::fmt;
 
+pub use imp::Ahead;
 pub(crate) use imp::Pages;
 
 /// The size of a huge page on most processors.
@@ -35,9 +36,10 @@ impl<T: Zeroed> fmt::Debug for Pages<T> {
 /// A mapping of our own.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod imp {
+    use alloc::sync::Arc;
     use core::{
         marker::PhantomData,
-        ops::{Deref, DerefMut},
+        ops::{Deref, DerefMut, Range},
         ptr::NonNull,
         slice,
     };
@@ -46,20 +48,87 @@ mod imp {
 
     use super::{HUGE_PAGE_BYTES, Zeroed};
 
-    /// A fixed number of numbers, all zero at first: `len` from `start` on, within the mapping of
-    /// `mapped_bytes` from `mapped` on, which nobody else knows of. Without a number there is no mapping.
+    /// A fixed number of numbers, all zero at first: `len` from `start` on, within a mapping that no other numbers lie
+    /// in. Without a number there is no mapping.
     pub(crate) struct Pages<T> {
         start: NonNull<T>,
         len: usize,
-        mapped: *mut u8,
-        mapped_bytes: usize,
+        mapping: Option<Arc<Mapping>>,
         owns: PhantomData<T>,
     }
 
-    // SAFETY: it owns its memory, as a vector does.
+    // SAFETY: it owns its numbers, as a vector does.
     unsafe impl<T: Send> Send for Pages<T> {}
     // SAFETY: as above.
     unsafe impl<T: Sync> Sync for Pages<T> {}
+
+    /// `bytes` of address space from `start` on, until dropped.
+    #[derive(Debug)]
+    struct Mapping {
+        start: *mut u8,
+        bytes: usize,
+    }
+
+    // SAFETY: it reads and writes nothing of its memory.
+    unsafe impl Send for Mapping {}
+    // SAFETY: as above.
+    unsafe impl Sync for Mapping {}
+
+    impl Mapping {
+        fn new(bytes: usize) -> Self {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a new mapping, where the system finds room, aliases nothing.
+            let start = unsafe { mmap_anonymous(core::ptr::null_mut(), bytes, access, flags) };
+            Self {
+                start: start.expect("room for a cache").cast(),
+                bytes,
+            }
+        }
+
+        /// Advises the system about a range of it.
+        fn advise(&self, range: Range<usize>, advice: Advice) -> rustix::io::Result<()> {
+            assert!(range.start <= range.end && range.end <= self.bytes);
+            // SAFETY: the range lies within the mapping. No byte of it changes: no advice is given but that of huge
+            // pages and that of taking memory, which may come while others read and write it.
+            unsafe { madvise(self.start.add(range.start).cast(), range.len(), advice) }
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: it is the whole mapping, and its last owner.
+            let unmapped = unsafe { munmap(self.start.cast(), self.bytes) };
+            debug_assert!(unmapped.is_ok());
+        }
+    }
+
+    /// Memory that will be written next. Taking it from the system costs as much as the system needs to clear it, which
+    /// another thread can do.
+    #[derive(Debug)]
+    pub struct Ahead {
+        mapping: Arc<Mapping>,
+        range: Range<usize>,
+    }
+
+    impl Ahead {
+        /// Takes it, in huge pages where the system has them. Its owner may read, write and drop it meanwhile.
+        pub fn take(self) {
+            let mut start = self.range.start;
+            while start < self.range.end {
+                let end = self.range.end.min(start + HUGE_PAGE_BYTES);
+                // A kernel that is older than the advice, or has no memory left: it is taken as it is written.
+                if self
+                    .mapping
+                    .advise(start..end, Advice::LinuxPopulateWrite)
+                    .is_err()
+                {
+                    return;
+                }
+                start = end;
+            }
+        }
+    }
 
     impl<T: Zeroed> Pages<T> {
         pub(crate) fn zeroed(len: usize) -> Self {
@@ -68,8 +137,7 @@ mod imp {
                 return Self {
                     start: NonNull::dangling(),
                     len,
-                    mapped: core::ptr::null_mut(),
-                    mapped_bytes: 0,
+                    mapping: None,
                     owns: PhantomData,
                 };
             }
@@ -79,33 +147,35 @@ mod imp {
             } else {
                 HUGE_PAGE_BYTES
             };
-            let mapped_bytes = bytes.checked_add(spare).expect("a length that fits");
-            let access = ProtFlags::READ | ProtFlags::WRITE;
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            // SAFETY: a new mapping, where the system finds room, aliases nothing.
-            let mapped =
-                unsafe { mmap_anonymous(core::ptr::null_mut(), mapped_bytes, access, flags) };
-            let mapped: *mut u8 = mapped.expect("room for a cache").cast();
+            let mapping = Mapping::new(bytes.checked_add(spare).expect("a length that fits"));
             let skipped = match spare {
                 0 => 0,
-                _ => mapped.align_offset(HUGE_PAGE_BYTES),
+                _ => mapping.start.align_offset(HUGE_PAGE_BYTES),
             };
             assert!(skipped <= spare);
             // SAFETY: `skipped + bytes` bytes were mapped.
-            let start = unsafe { mapped.add(skipped) };
+            let start = unsafe { mapping.start.add(skipped) };
             let whole = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
             if whole > 0 {
                 // A kernel without huge pages says so; then there are none.
-                // SAFETY: the range lies within the mapping; the advice changes no byte of it.
-                let _ = unsafe { madvise(start.cast(), whole, Advice::LinuxHugepage) };
+                let _ = mapping.advise(skipped..skipped + whole, Advice::LinuxHugepage);
             }
             Self {
                 start: NonNull::new(start.cast()).expect("a mapping is nowhere near 0"),
                 len,
-                mapped,
-                mapped_bytes,
+                mapping: Some(Arc::new(mapping)),
                 owns: PhantomData,
             }
+        }
+
+        /// The memory of a range of numbers, for another thread to take.
+        pub(crate) fn ahead(&self, range: Range<usize>) -> Option<Ahead> {
+            assert!(range.end <= self.len);
+            let mapping = Arc::clone(self.mapping.as_ref()?);
+            let start = self.start.as_ptr().addr() - mapping.start.addr();
+            let offset = |number: usize| start + number * size_of::<T>();
+            let range = offset(range.start)..offset(range.end);
+            Some(Ahead { mapping, range })
         }
     }
 
@@ -127,25 +197,24 @@ mod imp {
             unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
         }
     }
-
-    impl<T> Drop for Pages<T> {
-        fn drop(&mut self) {
-            if self.mapped_bytes > 0 {
-                // SAFETY: it is the whole mapping, and nobody can borrow from it any more.
-                let unmapped = unsafe { munmap(self.mapped.cast(), self.mapped_bytes) };
-                debug_assert!(unmapped.is_ok());
-            }
-        }
-    }
 }
 
 /// What the allocator gives.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod imp {
     use alloc::{vec, vec::Vec};
-    use core::ops::{Deref, DerefMut};
+    use core::ops::{Deref, DerefMut, Range};
 
     use super::Zeroed;
+
+    /// Memory that will be written next: here the allocator has taken it.
+    #[derive(Debug)]
+    pub struct Ahead(());
+
+    impl Ahead {
+        /// Takes it.
+        pub fn take(self) {}
+    }
 
     /// A fixed number of numbers, all zero at first.
     pub(crate) struct Pages<T>(Vec<T>);
@@ -153,6 +222,10 @@ mod imp {
     impl<T: Zeroed> Pages<T> {
         pub(crate) fn zeroed(len: usize) -> Self {
             Self(vec![T::default(); len])
+        }
+
+        pub(crate) fn ahead(&self, _: Range<usize>) -> Option<Ahead> {
+            None
         }
     }
 
@@ -226,7 +299,22 @@ mod tests {
         assert!(resident_bytes(address) < BYTES / 4, "untouched");
         pages[..BYTES / 2].fill(1);
         assert!(resident_bytes(address) >= BYTES / 2, "touched");
+        let ahead = pages.ahead(0..BYTES / 4 * 3).expect("mapped");
+        std::thread::spawn(|| ahead.take()).join().expect("it may");
+        assert!(resident_bytes(address) >= BYTES / 4 * 3, "taken");
+        assert!(pages[..BYTES / 2].iter().all(|&byte| byte == 1));
+        assert!(
+            pages[BYTES / 2..BYTES / 4 * 3]
+                .iter()
+                .all(|&byte| byte == 0)
+        );
+        let ahead = pages.ahead(0..BYTES).expect("mapped");
         drop(pages);
+        assert!(
+            resident_bytes(address) >= BYTES / 2,
+            "its other owner is there"
+        );
+        drop(ahead);
         assert!(resident_bytes(address) < BYTES / 4, "given back");
     }
 }

@@ -3,6 +3,7 @@
 //! [`SharedLink::with`] is the only way in: it locks the engine, calls it with the present
 //! moment, and turns the events that come out into wake-ups. No task sleeps with the lock.
 
+mod ahead;
 mod totals;
 
 use std::{
@@ -48,6 +49,8 @@ pub(crate) struct SharedLink {
     origin: Instant,
     /// The engine's next deadline came nearer.
     deadline_moved: Arc<Notify>,
+    /// A cache may take memory, or the link is dropped.
+    ahead_wanted: Arc<Notify>,
     /// Lanes that are up.
     lanes_up: watch::Sender<usize>,
     /// Changes with that, for all links of the gateway.
@@ -73,6 +76,8 @@ struct State {
     flows: HashMap<FlowId, Arc<FlowSignals>>,
     /// When the task that keeps the deadlines looks at them next.
     awake_at: Moment,
+    /// When a task last called the engine.
+    used_at: Moment,
     lanes_gone_at: Option<Instant>,
     /// What the history did not take yet.
     unsent: Option<HistoryRequest>,
@@ -155,6 +160,7 @@ impl SharedLink {
                 lanes: HashMap::new(),
                 flows: HashMap::new(),
                 awake_at: Moment::default(),
+                used_at: Moment::default(),
                 lanes_gone_at: Some(Instant::now()),
                 unsent: None,
                 wires: HashMap::new(),
@@ -162,6 +168,7 @@ impl SharedLink {
             }),
             origin: Instant::now(),
             deadline_moved: Arc::default(),
+            ahead_wanted: Arc::default(),
             lanes_up: watch::Sender::new(0),
             changes,
             draining: watch::Sender::new(false),
@@ -173,6 +180,10 @@ impl SharedLink {
         });
         let weak = Arc::downgrade(&shared);
         shared.totals.begin(Weak::clone(&weak));
+        tokio::spawn(ahead::run(
+            Weak::clone(&weak),
+            Arc::clone(&shared.ahead_wanted),
+        ));
         tokio::spawn(async move {
             while let Some(shared) = weak.upgrade() {
                 let at = shared.with_state(|state, now| {
@@ -204,7 +215,10 @@ impl SharedLink {
 
     /// Calls the engine, and wakes whom its events concern.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Link, Moment) -> R) -> R {
-        self.with_state(|state, now| call(&mut state.link, now))
+        self.with_state(|state, now| {
+            state.used_at = now;
+            call(&mut state.link, now)
+        })
     }
 
     fn with_state<R>(&self, call: impl FnOnce(&mut State, Moment) -> R) -> R {
@@ -222,7 +236,11 @@ impl SharedLink {
         // A later one is found when that task looks.
         let nearer = deadline.filter(|deadline| *deadline < state.awake_at);
         state.awake_at = nearer.unwrap_or(state.awake_at);
+        let wants_ahead = state.link.wants_ahead();
         drop(state);
+        if wants_ahead {
+            self.ahead_wanted.notify_one();
+        }
         if nearer.is_some() {
             self.deadline_moved.notify_one();
         }
@@ -471,6 +489,7 @@ impl Asker for SharedLink {
 impl Drop for SharedLink {
     fn drop(&mut self) {
         self.totals.end(self, &self.counts());
+        self.ahead_wanted.notify_one();
     }
 }
 

@@ -13,6 +13,31 @@ use crate::limits::FLOW_BYTES_MAX;
 /// back to the system as its reader takes it.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// Memory of pieces that were taken, for the next ones. An allocator gives much of it back to the system, whose clearing
+/// costs more than the copy of a block.
+#[derive(Debug, Default)]
+pub(crate) struct Spares(Vec<Vec<u8>>);
+
+impl Spares {
+    /// How many are kept.
+    const MAX: usize = 4;
+
+    /// Takes the memory of a piece, if it is one of the usual size.
+    pub(crate) fn put(&mut self, mut piece: Vec<u8>) {
+        if piece.capacity() == PIECE_BYTES && self.0.len() < Self::MAX {
+            piece.clear();
+            self.0.push(piece);
+        }
+    }
+
+    /// An empty piece for `len` bytes. Few bytes get none of the spare ones, so that their reader holds up no more memory
+    /// than twice what it was sent.
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        let spare = self.0.pop_if(|spare| spare.capacity() <= 2 * len);
+        spare.unwrap_or_default()
+    }
+}
+
 /// Bytes that came, those that can be taken and those that are early.
 #[derive(Debug, Default)]
 pub(crate) struct InOrder {
@@ -67,11 +92,11 @@ impl InOrder {
         Ok(offset == self.end)
     }
 
-    /// Where to append the next bytes; [`appended`](Self::appended) follows.
-    pub(crate) fn next(&mut self) -> &mut Vec<u8> {
+    /// Where to append the next `len` bytes; [`appended`](Self::appended) follows.
+    pub(crate) fn next(&mut self, len: usize, spares: &mut Spares) -> &mut Vec<u8> {
         let is_full = |piece: &Vec<u8>| piece.len() >= PIECE_BYTES;
         if self.ready.back().is_none_or(is_full) {
-            self.ready.push_back(Vec::new());
+            self.ready.push_back(spares.take(len));
         }
         self.ready.back_mut().expect("just pushed")
     }
@@ -126,7 +151,10 @@ mod tests {
 
     fn put(order: &mut InOrder, offset: u64, bytes: &[u8]) -> Result<(), Violation> {
         if order.is_next(offset, bytes.len())? {
-            order.next().extend_from_slice(bytes);
+            let mut spares = Spares::default();
+            order
+                .next(bytes.len(), &mut spares)
+                .extend_from_slice(bytes);
             order.appended(bytes.len());
         } else {
             order.keep(offset, bytes.to_vec());
@@ -158,6 +186,21 @@ mod tests {
         assert_eq!((order.end(), order.early_runs()), (2, 1));
         assert_eq!(put(&mut order, 2, b"cd"), Ok(()));
         assert_eq!((order.end(), order.early_runs()), (6, 0));
+    }
+
+    #[test]
+    fn pieces_of_the_usual_size_are_used_again_for_many_bytes() {
+        let mut spares = Spares::default();
+        spares.put(Vec::with_capacity(PIECE_BYTES + 1));
+        spares.put(Vec::with_capacity(100));
+        assert_eq!(spares.take(PIECE_BYTES).capacity(), 0);
+        for _ in 0..2 * Spares::MAX {
+            spares.put(vec![1; PIECE_BYTES]);
+        }
+        assert_eq!(spares.0.len(), Spares::MAX);
+        assert_eq!(spares.take(PIECE_BYTES / 2 - 1).capacity(), 0);
+        let piece = spares.take(PIECE_BYTES / 2);
+        assert_eq!((piece.len(), piece.capacity()), (0, PIECE_BYTES));
     }
 
     /// If each block cost a copy of the run, this would not end today.

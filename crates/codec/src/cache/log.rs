@@ -7,7 +7,7 @@
 
 use crate::{
     LogPosition,
-    memory::{HUGE_PAGE_BYTES, Pages},
+    memory::{Ahead, HUGE_PAGE_BYTES, Pages},
     simd::{
         Backend,
         compare::{common_prefix, common_suffix},
@@ -15,12 +15,17 @@ use crate::{
     },
 };
 
+/// Memory is taken ahead as far as this.
+const AHEAD_BYTES_MAX: usize = 64 << 20;
+
 /// A circular log of `capacity` bytes, which takes memory as it fills.
 #[derive(Debug)]
 pub(crate) struct Log {
     bytes: Pages<u8>,
     /// How far into `bytes` anything was written yet.
     filled: usize,
+    /// How far into `bytes` memory was taken ahead.
+    taken: usize,
     /// Where the last write ended, and its offset: others are counted from it, which is
     /// quicker than a division each.
     end: LogPosition,
@@ -39,6 +44,7 @@ impl Log {
         Self {
             bytes: Pages::zeroed(capacity),
             filled: 0,
+            taken: 0,
             end: LogPosition(0),
             end_offset: 0,
             backend,
@@ -55,7 +61,21 @@ impl Log {
     #[must_use]
     pub(crate) fn allocated_bytes(&self) -> usize {
         let touched = self.filled.next_multiple_of(HUGE_PAGE_BYTES);
-        touched.min(self.capacity())
+        touched.max(self.taken).min(self.capacity())
+    }
+
+    /// Whether more memory may be taken ahead: in all as much as it has filled.
+    pub(crate) fn wants_ahead(&self) -> bool {
+        let most = self.filled + self.filled.min(AHEAD_BYTES_MAX);
+        self.allocated_bytes() + HUGE_PAGE_BYTES <= most.min(self.capacity())
+    }
+
+    /// The huge page that it will need next, if it may be taken ahead.
+    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
+        let from = self.allocated_bytes();
+        let wanted = self.wants_ahead().then_some(from + HUGE_PAGE_BYTES)?;
+        self.taken = wanted;
+        self.bytes.ahead(from..wanted)
     }
 
     /// Writes `data` at `at`, over whatever lay there a capacity earlier.
@@ -172,7 +192,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
+    use alloc::{vec, vec::Vec};
     use proptest::prelude::*;
 
     fn read(log: &Log, from: u64, len: usize) -> Vec<u8> {
@@ -195,6 +215,23 @@ mod tests {
         assert_eq!(log.allocated_bytes(), 0);
         log.write(LogPosition(0), &[1; 1000]);
         assert_eq!(log.allocated_bytes(), HUGE_PAGE_BYTES);
+    }
+
+    #[test]
+    fn memory_is_taken_ahead_as_far_as_it_was_filled() {
+        let mut log = Log::new(64 << 20, Backend::best());
+        let mut write = |from: u64, to: u64| {
+            let bytes = vec![1; (to - from) as usize];
+            log.write(LogPosition(from), &bytes);
+            let ahead = core::iter::from_fn(|| log.ahead()).count();
+            (ahead, log.allocated_bytes() >> 20)
+        };
+        const MIB: u64 = 1 << 20;
+        assert_eq!(write(0, MIB), (0, 2));
+        assert_eq!(write(MIB, 3 * MIB), (1, 6));
+        assert_eq!(write(3 * MIB, 5 * MIB), (2, 10));
+        assert_eq!(write(5 * MIB, 40 * MIB), (12, 64));
+        assert_eq!(write(40 * MIB, 70 * MIB), (0, 64));
     }
 
     #[test]

@@ -22,7 +22,7 @@
 
 use super::{BlockPlace, BlockWriter, Match, Reach};
 use crate::{
-    LogPosition,
+    Ahead, LogPosition,
     cache::{fingerprint_table::FingerprintTable, log::Log},
     fingerprint::{Fingerprint, fingerprint},
     marker::{SamplingPeriod, WindowBytes},
@@ -80,6 +80,14 @@ impl MaxMatch {
 
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.log.allocated_bytes() + self.table.allocated_bytes()
+    }
+
+    pub(crate) fn wants_ahead(&self) -> bool {
+        self.log.wants_ahead()
+    }
+
+    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
+        self.log.ahead()
     }
 
     /// Writes the block's regions, around the markers `found`, and its literals to `out`.

@@ -240,7 +240,8 @@ impl Link {
             buffer.clear();
             return;
         };
-        *buffer = flow.receive.bytes.take();
+        let used = core::mem::replace(buffer, flow.receive.bytes.take());
+        self.spare_pieces.put(used);
         if flow.receive.bytes.is_ready() {
             self.events.push_back(Event::Readable(id));
         }

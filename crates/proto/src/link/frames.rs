@@ -363,7 +363,7 @@ impl Link {
         let plain = match &mut flow {
             Some(flow) if is_next => {
                 was_ready = flow.receive.bytes.is_ready();
-                flow.receive.bytes.next()
+                flow.receive.bytes.next(block.len, &mut self.spare_pieces)
             }
             _ => &mut elsewhere,
         };

@@ -10,6 +10,7 @@
 //!   be sent: [`Link::poll_transmit`], until it gives nothing;
 //! - if the link has a history, takes what it is asked: [`Link::poll_history`], and brings the
 //!   answers: [`Link::history_answered`];
+//! - while nothing moves, may take the memory that comes next: [`Link::poll_ahead`];
 //! - calls [`Link::handle_timeout`] at [`Link::poll_timeout`], which may move after any call.
 //!
 //! | file | what |
@@ -40,7 +41,7 @@ use std::{
 };
 
 use refrain_codec::{
-    EncoderConfig, LogPosition, chunk::hash::ChunkHasher, geometry::CacheGeometry,
+    Ahead, EncoderConfig, LogPosition, chunk::hash::ChunkHasher, geometry::CacheGeometry,
     marker::MarkerFinder, matching::MatchingAlgorithm, simd::Backend,
 };
 
@@ -56,6 +57,7 @@ use crate::{
     fault::{LaneFault, LinkFault},
     flow::Flow,
     frame::{FlowId, LaneId},
+    in_order::Spares,
     limits::{BLOCK_BYTES_MAX, FLOWS_MAX, LANES_MAX, PENDING_BYTES_LINK_MAX, WINDOW_BYTES_MAX},
     matching::{receiver::Receiver, sender::Sender, unproven::Unproven},
     mode::{Mode, SecondStage},
@@ -148,6 +150,8 @@ pub struct Link {
     targets: TargetCounts,
     /// Runs of bytes that came early, of all flows.
     early_runs: usize,
+    /// For the next pieces that applications take.
+    spare_pieces: Spares,
     /// What this end's receivers ask of the history, if it makes offers.
     history: Option<LinkHistory>,
     /// What this end's senders need to check offers, if both ends want that.
@@ -324,6 +328,7 @@ impl Link {
             unproven: Unproven::default(),
             targets: TargetCounts::default(),
             early_runs: 0,
+            spare_pieces: Spares::default(),
             history: config
                 .history
                 .clone()
@@ -363,6 +368,21 @@ impl Link {
     /// The next thing to tell the caller.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Whether [`poll_ahead`](Self::poll_ahead) would give something.
+    #[must_use]
+    pub fn wants_ahead(&self) -> bool {
+        self.caches.sender.wants_ahead() || self.caches.receiver.wants_ahead()
+    }
+
+    /// A piece of the memory that a cache will need next, to be taken while nothing else is to be done. Otherwise it is
+    /// taken as blocks come, and they wait for that. All pieces together are at most as much as the cache has filled.
+    pub fn poll_ahead(&mut self) -> Option<Ahead> {
+        let Caches {
+            sender, receiver, ..
+        } = &mut self.caches;
+        sender.ahead().or_else(|| receiver.ahead())
     }
 
     /// Why the link is over, if it is.

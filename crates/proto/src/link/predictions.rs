@@ -191,7 +191,7 @@ impl Link {
         let was_ready = receive.bytes.is_ready();
         let mut elsewhere = Vec::new();
         let plain = match is_next {
-            true => receive.bytes.next(),
+            true => (receive.bytes).next(frame.len as usize, &mut self.spare_pieces),
             false => &mut elsewhere,
         };
         let from = plain.len();

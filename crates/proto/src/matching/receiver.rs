@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use refrain_codec::{
-    Block, DecodeError, Decoder, LogPosition, SourceCursor, check_on, geometry::CacheGeometry,
-    simd::Backend,
+    Ahead, Block, DecodeError, Decoder, LogPosition, SourceCursor, check_on,
+    geometry::CacheGeometry, simd::Backend,
 };
 
 use super::check_seed;
@@ -155,6 +155,14 @@ impl Receiver {
         Ok(())
     }
 
+    pub(crate) fn wants_ahead(&self) -> bool {
+        self.decoder.as_ref().is_some_and(Decoder::wants_ahead)
+    }
+
+    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
+        self.decoder.as_mut()?.ahead()
+    }
+
     /// Memory of the cache and the second stage, in bytes.
     pub(crate) fn allocated_bytes(&self) -> usize {
         let second_stage: usize = self
@@ -265,10 +273,10 @@ mod tests {
         ) {
             let mut written = BTreeMap::new();
             let mut plain = vec![false; 1 << 21];
-            let mut furthest = 0;
+            let mut furthest: usize = 0;
             for (start, len) in blocks {
                 let end = start as usize + len;
-                let oldest = (furthest as usize).saturating_sub(geometry().span_bytes());
+                let oldest = furthest.saturating_sub(geometry().span_bytes());
                 let is_free = !plain[start as usize..end].contains(&true);
                 let admitted = admit(&mut written, LogPosition(start), len, geometry());
                 prop_assert_eq!(admitted.is_ok(), is_free && start as usize >= oldest);

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::{
-    EncodedBlock, Encoder, EncoderConfig, LogPosition, check_on, geometry::CacheGeometry,
+    Ahead, EncodedBlock, Encoder, EncoderConfig, LogPosition, check_on, geometry::CacheGeometry,
     marker::SamplingPeriod, simd::Backend,
 };
 
@@ -148,6 +148,14 @@ impl Sender {
     /// Whether there is a cache at all.
     pub(crate) fn has_cache(&self) -> bool {
         self.encoder.is_some()
+    }
+
+    pub(crate) fn wants_ahead(&self) -> bool {
+        self.encoder.as_ref().is_some_and(Encoder::wants_ahead)
+    }
+
+    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
+        self.encoder.as_mut()?.ahead()
     }
 
     pub(crate) fn books(&self) -> &Books {
