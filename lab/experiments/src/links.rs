@@ -11,6 +11,7 @@ mod first;
 mod keystrokes;
 mod origin;
 mod second;
+mod series;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use fairness::Fairness;
 use first::FirstTransfers;
 use keystrokes::Keystrokes;
 use second::SecondTransfers;
+use series::ReleaseSeries;
 
 const INTRODUCTION: &str = "# Thin and long links\n\n\
      Written by `cargo run --release -p refrain-experiments -- links --write docs/results-links.md`; `--json` has \
@@ -35,12 +37,13 @@ const INTRODUCTION: &str = "# Thin and long links\n\n\
      MB = 10^6 bytes.\n";
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
-const CHAPTERS: [Chapter<Setup>; 5] = [
+const CHAPTERS: [Chapter<Setup>; 6] = [
     Chapter::of::<SecondTransfers>(),
     Chapter::of::<FirstTransfers>(),
     Chapter::of::<Efforts>(),
     Chapter::of::<Fairness>(),
     Chapter::of::<Keystrokes>(),
+    Chapter::of::<ReleaseSeries>(),
 ];
 
 /// What to measure, and with what.

@@ -180,10 +180,11 @@ fn cpu_time(process: Pid) -> anyhow::Result<Duration> {
 
 /// How long the far end's connections to the near one had bytes in flight, as its kernel counts.
 fn lanes_busy_s(over: &OverLink) -> anyhow::Result<f64> {
+    let near = over.link().address(End::Near).to_string();
     let output = over
         .link()
         .command(End::Far, "ss")
-        .args(["-tinH", "state", "established", "sport", "=", ":7000"])
+        .args(["-tinH", "state", "established", "dst", &near])
         .output()
         .context("ss (of iproute2)")?;
     let text = String::from_utf8_lossy(&output.stdout);

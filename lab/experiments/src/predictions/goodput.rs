@@ -38,7 +38,7 @@ pub(super) struct Goodput {
 /// Makes all transfers, of noise.
 pub(super) fn measure() -> anyhow::Result<Goodput> {
     eprintln!("goodput");
-    let link_bytes_per_s = MBIT * 125_000.0;
+    let link_bytes_per_s = f64::from(MBIT) * 125_000.0;
     let repeated = noise(1, REPEATED_BYTES);
     let mut pair = pair(Mode::Receiver)?;
     let first = pair.fetch(TARGET, b"", &repeated);

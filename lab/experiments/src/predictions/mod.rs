@@ -8,7 +8,7 @@ mod goodput;
 mod in_store;
 mod log;
 mod page;
-mod trial;
+pub(crate) mod trial;
 
 use std::{
     path::Path,
@@ -22,23 +22,11 @@ use serde::Serialize;
 use crate::corpus::{self, Corpus};
 use goodput::Goodput;
 use in_store::Kept;
-use trial::{Outcome, Predicted, Trial};
+use trial::{LINUX, Outcome, Predicted, Trial, USUAL};
 
-const LINUX: &str = "Linux";
 const GITHUB: &str = "GitHub";
 const BREVO: &str = "Brevo";
 const LOG: &str = "Log";
-
-/// What the other trials differ from.
-const USUAL: Trial = Trial {
-    series: LINUX,
-    chunk_kib: 8,
-    round_trip_ms: 50,
-    is_fine: false,
-    predicted: Predicted::Window,
-    mode: Mode::Receiver,
-    cache_mib: 128,
-};
 
 /// A cache that does not hold one release of Linux.
 const SMALL_CACHE_MIB: usize = 16;

@@ -251,7 +251,7 @@ fn replaced(page: &mut String, report: &Report) -> anyhow::Result<()> {
     for at in receivers(report) {
         let flight = match at.round_trip_ms {
             0 => "near zero".to_owned(),
-            ms => format!("{} KB ({})", f64::from(ms) * MBIT / 8.0, round_trip(at)),
+            ms => format!("{} KB ({})", f64::from(ms * MBIT) / 8.0, round_trip(at)),
         };
         write!(page, "| {} | {} KiB | {flight}", at.series, at.chunk_kib)?;
         let mut simulated = SIMULATED.iter();

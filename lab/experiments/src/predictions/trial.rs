@@ -14,8 +14,22 @@ use refrain_sim::{
 };
 use serde::{Serialize, Serializer};
 
-/// The link's rate.
-pub(super) const MBIT: f64 = 100.0;
+pub(super) const LINUX: &str = "Linux";
+
+/// What the other trials differ from.
+pub(crate) const USUAL: Trial = Trial {
+    series: LINUX,
+    chunk_kib: 8,
+    mbit: MBIT,
+    round_trip_ms: 50,
+    is_fine: false,
+    predicted: Predicted::Window,
+    mode: Mode::Receiver,
+    cache_mib: 128,
+};
+
+/// The link's rate, unless a trial is for another.
+pub(super) const MBIT: u32 = 100;
 
 /// Largest block where nothing but the round trip shall be in flight.
 const FINE_BLOCK_BYTES: usize = 512;
@@ -26,7 +40,7 @@ const UNSENT_BYTES: u64 = 16 << 10;
 /// How a receiver predicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Predicted {
+pub(crate) enum Predicted {
     /// The paper's way.
     Aligned,
     /// Expected chunks wherever they come, once a known one came.
@@ -41,10 +55,11 @@ impl Predicted {
 
 /// What is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Trial {
+pub(crate) struct Trial {
     pub series: &'static str,
     /// Average of chunks; the shortest is a quarter of it, the longest four times.
     pub chunk_kib: u32,
+    pub mbit: u32,
     pub round_trip_ms: u32,
     /// Small blocks, none of which waits for the link; else as gateways have them.
     pub is_fine: bool,
@@ -61,7 +76,7 @@ fn mode_name<S: Serializer>(mode: &Mode, serializer: S) -> Result<S::Ok, S::Erro
 
 /// What came of it.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     pub app_bytes: u64,
     /// Of these, those that were cut into chunks, and among them those in known chunks.
     pub learnt_bytes: u64,
@@ -73,6 +88,8 @@ pub(super) struct Outcome {
     pub offer_frame_bytes: u64,
     pub offers: u64,
     pub offered_bytes: u64,
+    /// Right, but their own bytes came first.
+    pub overtaken_bytes: u64,
     pub wasted_bytes: u64,
     /// By the sender.
     pub hashed_true_bytes: u64,
@@ -130,7 +147,7 @@ impl Outcome {
 
 impl Trial {
     /// Fetches `objects`, each on a flow of its own.
-    pub(super) fn run(self, objects: &[Vec<u8>]) -> anyhow::Result<Outcome> {
+    pub(crate) fn run(self, objects: &[Vec<u8>]) -> anyhow::Result<Outcome> {
         let mut pair = self.pair()?;
         let mut took = Duration::ZERO;
         let mut confirmed_each = Vec::new();
@@ -157,6 +174,7 @@ impl Trial {
             offer_frame_bytes: near.counters.received.predictions.offer_frame_bytes,
             offers: near.counters.received.predictions.offers,
             offered_bytes: near.counters.received.predictions.offered_bytes,
+            overtaken_bytes: near.counters.received.predictions.overtaken_bytes,
             wasted_bytes: near.counters.received.predictions.wasted_bytes,
             hashed_true_bytes: far.counters.sent.predictions.hashed_true_bytes,
             hashed_false_bytes: far.counters.sent.predictions.hashed_false_bytes,
@@ -186,7 +204,7 @@ impl Trial {
             ..LinkConfig::with_cache(cache)
         };
         let mut way = Way {
-            bytes_per_s: MBIT * 125_000.0,
+            bytes_per_s: f64::from(self.mbit) * 125_000.0,
             round_trip: Duration::from_millis(self.round_trip_ms.into()),
             unsent_bytes: UNSENT_BYTES,
             encoder: None,
@@ -208,6 +226,7 @@ impl fmt::Display for Trial {
         let Self {
             series,
             chunk_kib,
+            mbit,
             round_trip_ms,
             is_fine,
             predicted,
@@ -217,7 +236,7 @@ impl fmt::Display for Trial {
         let blocks = if *is_fine { "small" } else { "usual" };
         write!(
             f,
-            "{series}, {chunk_kib} KiB, {round_trip_ms} ms, {blocks} blocks, {mode}, \
+            "{series}, {chunk_kib} KiB, {mbit} Mbit/s, {round_trip_ms} ms, {blocks} blocks, {mode}, \
              {predicted:?}, {cache_mib} MiB"
         )
     }
