@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 use crate::{
-    Ahead, LogPosition,
+    LogPosition, Prefault,
     cache::log::Log,
     geometry::CacheGeometry,
     matching::append,
@@ -90,15 +90,16 @@ impl Decoder {
         self.log.allocated_bytes()
     }
 
-    /// Whether memory may be taken ahead.
+    /// Whether there is memory to prefault.
     #[must_use]
-    pub fn wants_ahead(&self) -> bool {
-        self.log.wants_ahead()
+    pub fn wants_prefault(&self) -> bool {
+        self.log.wants_prefault()
     }
 
-    /// A piece of the memory that the cache will need next. All pieces together are at most as much as it has filled.
-    pub fn ahead(&mut self) -> Option<Ahead> {
-        self.log.ahead()
+    /// A piece of the memory that the cache will need next. Beyond what it has filled it never has more than was written,
+    /// nor more than 64 MiB.
+    pub fn prefault(&mut self) -> Option<Prefault> {
+        self.log.prefault()
     }
 
     /// Appends the block's plain bytes to `plain` and writes them to the log.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    Ahead, LogPosition,
+    LogPosition, Prefault,
     cache::{chunk_table::ChunkTable, fingerprint_table::FingerprintTable},
     chunk::hash::ChunkHasher,
     geometry::CacheGeometry,
@@ -169,20 +169,21 @@ impl Encoder {
         }
     }
 
-    /// Whether memory may be taken ahead.
+    /// Whether there is memory to prefault.
     #[must_use]
-    pub fn wants_ahead(&self) -> bool {
+    pub fn wants_prefault(&self) -> bool {
         match &self.matcher {
-            Matcher::Max(matcher) => matcher.wants_ahead(),
+            Matcher::Max(matcher) => matcher.wants_prefault(),
             // It keeps no bytes.
             Matcher::Chunk(_) => false,
         }
     }
 
-    /// A piece of the memory that the cache will need next. All pieces together are at most as much as it has filled.
-    pub fn ahead(&mut self) -> Option<Ahead> {
+    /// A piece of the memory that the cache will need next. Beyond what it has filled it never has more than was written,
+    /// nor more than 64 MiB.
+    pub fn prefault(&mut self) -> Option<Prefault> {
         match &mut self.matcher {
-            Matcher::Max(matcher) => matcher.ahead(),
+            Matcher::Max(matcher) => matcher.prefault(),
             Matcher::Chunk(_) => None,
         }
     }

@@ -132,7 +132,7 @@ pub mod universal;
 
 pub use decoder::{Block, DecodeError, Decoder};
 pub use encoder::{EncodedBlock, Encoder, EncoderConfig};
-pub use memory::Ahead;
+pub use memory::Prefault;
 pub use names::UnknownName;
 pub use position::{LogPosition, LogRange};
 pub use token::SourceCursor;

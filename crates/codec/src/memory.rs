@@ -8,8 +8,8 @@
 
 use core::fmt;
 
-pub use imp::Ahead;
 pub(crate) use imp::Pages;
+pub use imp::Prefault;
 
 /// The size of a huge page on most processors.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -36,12 +36,13 @@ impl<T: Zeroed> fmt::Debug for Pages<T> {
 /// A mapping of our own.
 #[cfg(all(target_os = "linux", not(miri)))]
 mod imp {
-    use alloc::sync::Arc;
+    use alloc::sync::{Arc, Weak};
     use core::{
         marker::PhantomData,
         ops::{Deref, DerefMut, Range},
         ptr::NonNull,
         slice,
+        sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     };
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -67,6 +68,10 @@ mod imp {
     struct Mapping {
         start: *mut u8,
         bytes: usize,
+        /// How far it was prefaulted.
+        prefaulted: AtomicUsize,
+        /// Whether the system refused to.
+        refuses: AtomicBool,
     }
 
     // SAFETY: it reads and writes nothing of its memory.
@@ -83,14 +88,18 @@ mod imp {
             Self {
                 start: start.expect("room for a cache").cast(),
                 bytes,
+                prefaulted: AtomicUsize::new(0),
+                refuses: AtomicBool::new(false),
             }
         }
 
         /// Advises the system about a range of it.
-        fn advise(&self, range: Range<usize>, advice: Advice) -> rustix::io::Result<()> {
+        ///
+        /// # Safety
+        /// The advice changes no byte.
+        unsafe fn advise(&self, range: Range<usize>, advice: Advice) -> rustix::io::Result<()> {
             assert!(range.start <= range.end && range.end <= self.bytes);
-            // SAFETY: the range lies within the mapping. No byte of it changes: no advice is given but that of huge
-            // pages and that of taking memory, which may come while others read and write it.
+            // SAFETY: the range lies within the mapping, and its caller chose the advice.
             unsafe { madvise(self.start.add(range.start).cast(), range.len(), advice) }
         }
     }
@@ -103,29 +112,28 @@ mod imp {
         }
     }
 
-    /// Memory that will be written next. Taking it from the system costs as much as the system needs to clear it, which
-    /// another thread can do.
+    /// A piece of memory that will be written next. The system clears it before it gives it, which another thread can have
+    /// it do before.
     #[derive(Debug)]
-    pub struct Ahead {
-        mapping: Arc<Mapping>,
+    pub struct Prefault {
+        mapping: Weak<Mapping>,
         range: Range<usize>,
     }
 
-    impl Ahead {
-        /// Takes it, in huge pages where the system has them. Its owner may read, write and drop it meanwhile.
-        pub fn take(self) {
-            let mut start = self.range.start;
-            while start < self.range.end {
-                let end = self.range.end.min(start + HUGE_PAGE_BYTES);
-                // A kernel that is older than the advice, or has no memory left: it is taken as it is written.
-                if self
-                    .mapping
-                    .advise(start..end, Advice::LinuxPopulateWrite)
-                    .is_err()
-                {
-                    return;
-                }
-                start = end;
+    impl Prefault {
+        /// Has the system give it, in huge pages where there are any. Its owner may read, write and drop it meanwhile.
+        pub fn run(self) {
+            let Some(mapping) = self.mapping.upgrade() else {
+                return;
+            };
+            let end = self.range.end;
+            // SAFETY: pages are given as the first write to them would have them given.
+            let given = unsafe { mapping.advise(self.range, Advice::LinuxPopulateWrite) };
+            if given.is_ok() {
+                mapping.prefaulted.fetch_max(end, Ordering::Relaxed);
+            } else {
+                // A kernel that is older than the advice, or has no memory left: pages are given as they are written.
+                mapping.refuses.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -158,7 +166,8 @@ mod imp {
             let whole = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
             if whole > 0 {
                 // A kernel without huge pages says so; then there are none.
-                let _ = mapping.advise(skipped..skipped + whole, Advice::LinuxHugepage);
+                // SAFETY: the advice is about pages that are given later.
+                let _ = unsafe { mapping.advise(skipped..skipped + whole, Advice::LinuxHugepage) };
             }
             Self {
                 start: NonNull::new(start.cast()).expect("a mapping is nowhere near 0"),
@@ -168,14 +177,35 @@ mod imp {
             }
         }
 
-        /// The memory of a range of numbers, for another thread to take.
-        pub(crate) fn ahead(&self, range: Range<usize>) -> Option<Ahead> {
-            assert!(range.end <= self.len);
-            let mapping = Arc::clone(self.mapping.as_ref()?);
-            let start = self.start.as_ptr().addr() - mapping.start.addr();
-            let offset = |number: usize| start + number * size_of::<T>();
-            let range = offset(range.start)..offset(range.end);
-            Some(Ahead { mapping, range })
+        /// How many bytes from the first on were prefaulted.
+        pub(crate) fn prefaulted_bytes(&self) -> usize {
+            let until = |mapping: &Arc<Mapping>| {
+                let until = mapping.prefaulted.load(Ordering::Relaxed);
+                until.saturating_sub(self.skipped(mapping))
+            };
+            self.mapping.as_ref().map_or(0, until)
+        }
+
+        /// Whether bytes can be prefaulted, as far as is known.
+        pub(crate) fn can_prefault(&self) -> bool {
+            let refuses = |mapping: &Arc<Mapping>| mapping.refuses.load(Ordering::Relaxed);
+            !self.mapping.as_ref().is_none_or(refuses)
+        }
+
+        /// A range of bytes, for another thread to prefault.
+        pub(crate) fn prefault(&self, range: Range<usize>) -> Option<Prefault> {
+            assert!(range.end <= size_of::<T>() * self.len);
+            let mapping = self.mapping.as_ref()?;
+            let skipped = self.skipped(mapping);
+            Some(Prefault {
+                mapping: Arc::downgrade(mapping),
+                range: skipped + range.start..skipped + range.end,
+            })
+        }
+
+        /// Bytes of the mapping before the first number.
+        fn skipped(&self, mapping: &Mapping) -> usize {
+            self.start.as_ptr().addr() - mapping.start.addr()
         }
     }
 
@@ -207,13 +237,13 @@ mod imp {
 
     use super::Zeroed;
 
-    /// Memory that will be written next: here the allocator has taken it.
+    /// A piece of memory that will be written next: none is made here, where the allocator gives all at once.
     #[derive(Debug)]
-    pub struct Ahead(());
+    pub struct Prefault(());
 
-    impl Ahead {
-        /// Takes it.
-        pub fn take(self) {}
+    impl Prefault {
+        /// Has the system give it.
+        pub fn run(self) {}
     }
 
     /// A fixed number of numbers, all zero at first.
@@ -224,7 +254,15 @@ mod imp {
             Self(vec![T::default(); len])
         }
 
-        pub(crate) fn ahead(&self, _: Range<usize>) -> Option<Ahead> {
+        pub(crate) fn prefaulted_bytes(&self) -> usize {
+            0
+        }
+
+        pub(crate) fn can_prefault(&self) -> bool {
+            false
+        }
+
+        pub(crate) fn prefault(&self, _: Range<usize>) -> Option<Prefault> {
             None
         }
     }
@@ -299,22 +337,29 @@ mod tests {
         assert!(resident_bytes(address) < BYTES / 4, "untouched");
         pages[..BYTES / 2].fill(1);
         assert!(resident_bytes(address) >= BYTES / 2, "touched");
-        let ahead = pages.ahead(0..BYTES / 4 * 3).expect("mapped");
-        std::thread::spawn(|| ahead.take()).join().expect("it may");
-        assert!(resident_bytes(address) >= BYTES / 4 * 3, "taken");
-        assert!(pages[..BYTES / 2].iter().all(|&byte| byte == 1));
-        assert!(
-            pages[BYTES / 2..BYTES / 4 * 3]
-                .iter()
-                .all(|&byte| byte == 0)
-        );
-        let ahead = pages.ahead(0..BYTES).expect("mapped");
         drop(pages);
-        assert!(
-            resident_bytes(address) >= BYTES / 2,
-            "its other owner is there"
-        );
-        drop(ahead);
         assert!(resident_bytes(address) < BYTES / 4, "given back");
+    }
+
+    // Where it is emulated, the kernel's advice has no effect.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+    #[test]
+    fn what_is_prefaulted_is_there_and_as_it_was() {
+        const BYTES: usize = 64 << 20;
+        let mut pages: Pages<u8> = Pages::zeroed(BYTES);
+        let address = pages.as_ptr().addr() + BYTES / 4;
+        pages[..BYTES / 4].fill(1);
+        let prefault = pages.prefault(0..BYTES / 2).expect("mapped");
+        std::thread::spawn(|| prefault.run())
+            .join()
+            .expect("it may");
+        assert_eq!(pages.prefaulted_bytes(), BYTES / 2);
+        assert!(resident_bytes(address) >= BYTES / 2);
+        assert!(pages[..BYTES / 4].iter().all(|&byte| byte == 1));
+        assert!(pages[BYTES / 4..].iter().all(|&byte| byte == 0));
+        let late = pages.prefault(0..BYTES).expect("mapped");
+        drop(pages);
+        assert!(resident_bytes(address) < BYTES / 4, "given back");
+        late.run();
     }
 }

@@ -3,7 +3,7 @@
 //! [`SharedLink::with`] is the only way in: it locks the engine, calls it with the present
 //! moment, and turns the events that come out into wake-ups. No task sleeps with the lock.
 
-mod ahead;
+mod prefault;
 mod totals;
 
 use std::{
@@ -49,8 +49,8 @@ pub(crate) struct SharedLink {
     origin: Instant,
     /// The engine's next deadline came nearer.
     deadline_moved: Arc<Notify>,
-    /// A cache may take memory, or the link is dropped.
-    ahead_wanted: Arc<Notify>,
+    /// There is memory to prefault, or the link is dropped.
+    prefault_wanted: Arc<Notify>,
     /// Lanes that are up.
     lanes_up: watch::Sender<usize>,
     /// Changes with that, for all links of the gateway.
@@ -67,7 +67,7 @@ pub(crate) struct SharedLink {
     damaged_lanes: AtomicU64,
     /// Where it leaves its counts when it is over.
     totals: Arc<Totals>,
-    _memory: Reservation,
+    memory: Reservation,
 }
 
 struct State {
@@ -76,7 +76,7 @@ struct State {
     flows: HashMap<FlowId, Arc<FlowSignals>>,
     /// When the task that keeps the deadlines looks at them next.
     awake_at: Moment,
-    /// When a task last called the engine.
+    /// When the engine was last called.
     used_at: Moment,
     lanes_gone_at: Option<Instant>,
     /// What the history did not take yet.
@@ -168,7 +168,7 @@ impl SharedLink {
             }),
             origin: Instant::now(),
             deadline_moved: Arc::default(),
-            ahead_wanted: Arc::default(),
+            prefault_wanted: Arc::default(),
             lanes_up: watch::Sender::new(0),
             changes,
             draining: watch::Sender::new(false),
@@ -176,13 +176,13 @@ impl SharedLink {
             offers,
             damaged_lanes: AtomicU64::new(0),
             totals,
-            _memory: memory,
+            memory,
         });
         let weak = Arc::downgrade(&shared);
         shared.totals.begin(Weak::clone(&weak));
-        tokio::spawn(ahead::run(
+        tokio::spawn(prefault::run(
             Weak::clone(&weak),
-            Arc::clone(&shared.ahead_wanted),
+            Arc::clone(&shared.prefault_wanted),
         ));
         tokio::spawn(async move {
             while let Some(shared) = weak.upgrade() {
@@ -215,15 +215,13 @@ impl SharedLink {
 
     /// Calls the engine, and wakes whom its events concern.
     pub(crate) fn with<R>(&self, call: impl FnOnce(&mut Link, Moment) -> R) -> R {
-        self.with_state(|state, now| {
-            state.used_at = now;
-            call(&mut state.link, now)
-        })
+        self.with_state(|state, now| call(&mut state.link, now))
     }
 
     fn with_state<R>(&self, call: impl FnOnce(&mut State, Moment) -> R) -> R {
         let now = Moment(self.now());
         let mut state = self.lock();
+        state.used_at = now;
         let result = call(&mut state, now);
         while let Some(event) = state.link.poll_event() {
             self.dispatch(&mut state, event);
@@ -236,10 +234,10 @@ impl SharedLink {
         // A later one is found when that task looks.
         let nearer = deadline.filter(|deadline| *deadline < state.awake_at);
         state.awake_at = nearer.unwrap_or(state.awake_at);
-        let wants_ahead = state.link.wants_ahead();
+        let wants_prefault = state.link.wants_prefault();
         drop(state);
-        if wants_ahead {
-            self.ahead_wanted.notify_one();
+        if wants_prefault {
+            self.prefault_wanted.notify_one();
         }
         if nearer.is_some() {
             self.deadline_moved.notify_one();
@@ -489,7 +487,7 @@ impl Asker for SharedLink {
 impl Drop for SharedLink {
     fn drop(&mut self) {
         self.totals.end(self, &self.counts());
-        self.ahead_wanted.notify_one();
+        self.prefault_wanted.notify_one();
     }
 }
 

@@ -27,6 +27,7 @@ use refrain_proto::{
     planted::Bug,
     predictions::history::HistoryConfig,
 };
+use tokio::sync::Semaphore;
 
 use crate::config::{Config, HistoryOptions, MEMORY_BYTES_MIN};
 use crate::keys::PublicKey;
@@ -44,6 +45,8 @@ pub struct MemoryBudget {
     books: Arc<Mutex<Books>>,
     /// What the links of one peer may take together.
     share_bytes: u64,
+    /// The turn of the link that prefaults its caches.
+    prefaulting: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -73,6 +76,7 @@ impl MemoryBudget {
                 true => bytes,
                 false => (bytes / peers.max(1) as u64).max(MEMORY_BYTES_MIN),
             },
+            prefaulting: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -144,6 +148,13 @@ impl MemoryBudget {
         self.books
             .lock()
             .expect("no panics while the budget is locked")
+    }
+}
+
+impl Reservation {
+    /// The turn of the link that prefaults its caches, one of all.
+    pub(crate) fn prefaulting(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.budget.prefaulting)
     }
 }
 

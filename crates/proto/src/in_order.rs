@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::fault::Violation;
 use crate::limits::FLOW_BYTES_MAX;
 
-/// A piece that the application takes has about so many bytes. So what a flow holds that stood still for a while goes
-/// back to the system as its reader takes it.
+/// A piece that the application takes has about so many bytes. So a flow that stood still for a while gives back what it
+/// holds as its reader takes it.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Memory of pieces that were taken, for the next ones. An allocator gives much of it back to the system, whose clearing
@@ -20,7 +20,7 @@ pub(crate) struct Spares(Vec<Vec<u8>>);
 
 impl Spares {
     /// How many are kept.
-    const MAX: usize = 4;
+    const MAX: usize = 16;
 
     /// Takes the memory of a piece, if it is one of the usual size.
     pub(crate) fn put(&mut self, mut piece: Vec<u8>) {
@@ -33,7 +33,8 @@ impl Spares {
     /// An empty piece for `len` bytes. Few bytes get none of the spare ones, so that their reader holds up no more memory
     /// than twice what it was sent.
     fn take(&mut self, len: usize) -> Vec<u8> {
-        let spare = self.0.pop_if(|spare| spare.capacity() <= 2 * len);
+        let fits = len <= PIECE_BYTES && PIECE_BYTES <= 2 * len;
+        let spare = self.0.pop_if(|_| fits);
         spare.unwrap_or_default()
     }
 }
@@ -198,7 +199,9 @@ mod tests {
             spares.put(vec![1; PIECE_BYTES]);
         }
         assert_eq!(spares.0.len(), Spares::MAX);
-        assert_eq!(spares.take(PIECE_BYTES / 2 - 1).capacity(), 0);
+        for len in [PIECE_BYTES / 2 - 1, PIECE_BYTES + 1] {
+            assert_eq!(spares.take(len).capacity(), 0);
+        }
         let piece = spares.take(PIECE_BYTES / 2);
         assert_eq!((piece.len(), piece.capacity()), (0, PIECE_BYTES));
     }

@@ -7,7 +7,7 @@
 
 use crate::{
     LogPosition,
-    memory::{Ahead, HUGE_PAGE_BYTES, Pages},
+    memory::{HUGE_PAGE_BYTES, Pages, Prefault},
     simd::{
         Backend,
         compare::{common_prefix, common_suffix},
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// Memory is taken ahead as far as this.
-const AHEAD_BYTES_MAX: usize = 64 << 20;
+/// The most memory that is prefaulted beyond what is filled.
+const PREFAULTED_BYTES_MAX: usize = 64 << 20;
 
 /// A circular log of `capacity` bytes, which takes memory as it fills.
 #[derive(Debug)]
@@ -24,8 +24,10 @@ pub(crate) struct Log {
     bytes: Pages<u8>,
     /// How far into `bytes` anything was written yet.
     filled: usize,
-    /// How far into `bytes` memory was taken ahead.
-    taken: usize,
+    /// How many bytes were written, as far as the log is long.
+    written: usize,
+    /// How far into `bytes` memory was to be prefaulted.
+    prefaults: usize,
     /// Where the last write ended, and its offset: others are counted from it, which is
     /// quicker than a division each.
     end: LogPosition,
@@ -44,7 +46,8 @@ impl Log {
         Self {
             bytes: Pages::zeroed(capacity),
             filled: 0,
-            taken: 0,
+            written: 0,
+            prefaults: 0,
             end: LogPosition(0),
             end_offset: 0,
             backend,
@@ -61,21 +64,28 @@ impl Log {
     #[must_use]
     pub(crate) fn allocated_bytes(&self) -> usize {
         let touched = self.filled.next_multiple_of(HUGE_PAGE_BYTES);
-        touched.max(self.taken).min(self.capacity())
+        let touched = touched.max(self.bytes.prefaulted_bytes());
+        touched.min(self.capacity())
     }
 
-    /// Whether more memory may be taken ahead: in all as much as it has filled.
-    pub(crate) fn wants_ahead(&self) -> bool {
-        let most = self.filled + self.filled.min(AHEAD_BYTES_MAX);
-        self.allocated_bytes() + HUGE_PAGE_BYTES <= most.min(self.capacity())
+    /// Whether there is more to prefault: beyond what is filled, as much as was written.
+    pub(crate) fn wants_prefault(&self) -> bool {
+        let beyond = self.written.min(PREFAULTED_BYTES_MAX);
+        let most = (self.filled + beyond).min(self.capacity());
+        self.bytes.can_prefault() && self.next_page() + HUGE_PAGE_BYTES <= most
     }
 
-    /// The huge page that it will need next, if it may be taken ahead.
-    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
-        let from = self.allocated_bytes();
-        let wanted = self.wants_ahead().then_some(from + HUGE_PAGE_BYTES)?;
-        self.taken = wanted;
-        self.bytes.ahead(from..wanted)
+    /// The huge page that it will need next, if there is more to prefault.
+    pub(crate) fn prefault(&mut self) -> Option<Prefault> {
+        let page = self.next_page();
+        self.prefaults = self.wants_prefault().then_some(page + HUGE_PAGE_BYTES)?;
+        self.bytes.prefault(page..self.prefaults)
+    }
+
+    /// The first huge page that was neither written nor to be prefaulted.
+    fn next_page(&self) -> usize {
+        let filled = self.filled.next_multiple_of(HUGE_PAGE_BYTES);
+        filled.max(self.prefaults)
     }
 
     /// Writes `data` at `at`, over whatever lay there a capacity earlier.
@@ -87,6 +97,7 @@ impl Log {
         let offset = self.offset(at);
         let first = data.len().min(self.capacity() - offset);
         self.filled = self.filled.max(offset + first);
+        self.written = (self.written + data.len()).min(self.capacity());
         self.bytes[offset..offset + first].copy_from_slice(&data[..first]);
         let rest = &data[first..];
         self.bytes[..rest.len()].copy_from_slice(rest);
@@ -192,7 +203,9 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::{vec, vec::Vec};
+    #[cfg(all(target_os = "linux", not(miri)))]
+    use alloc::vec;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     fn read(log: &Log, from: u64, len: usize) -> Vec<u8> {
@@ -217,21 +230,24 @@ mod tests {
         assert_eq!(log.allocated_bytes(), HUGE_PAGE_BYTES);
     }
 
+    #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn memory_is_taken_ahead_as_far_as_it_was_filled() {
+    fn as_much_memory_is_prefaulted_as_was_written() {
         let mut log = Log::new(64 << 20, Backend::best());
         let mut write = |from: u64, to: u64| {
             let bytes = vec![1; (to - from) as usize];
             log.write(LogPosition(from), &bytes);
-            let ahead = core::iter::from_fn(|| log.ahead()).count();
-            (ahead, log.allocated_bytes() >> 20)
+            let prefaults = core::iter::from_fn(|| log.prefault());
+            let pages = prefaults.map(Prefault::run).count();
+            (pages, log.allocated_bytes() >> 20)
         };
         const MIB: u64 = 1 << 20;
         assert_eq!(write(0, MIB), (0, 2));
         assert_eq!(write(MIB, 3 * MIB), (1, 6));
         assert_eq!(write(3 * MIB, 5 * MIB), (2, 10));
-        assert_eq!(write(5 * MIB, 40 * MIB), (12, 64));
-        assert_eq!(write(40 * MIB, 70 * MIB), (0, 64));
+        assert_eq!(write(30 * MIB, 31 * MIB), (2, 36), "only 6 were written");
+        assert_eq!(write(31 * MIB, 60 * MIB), (2, 64));
+        assert_eq!(write(60 * MIB, 70 * MIB), (0, 64));
     }
 
     #[test]

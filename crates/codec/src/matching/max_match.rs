@@ -22,7 +22,7 @@
 
 use super::{BlockPlace, BlockWriter, Match, Reach};
 use crate::{
-    Ahead, LogPosition,
+    LogPosition, Prefault,
     cache::{fingerprint_table::FingerprintTable, log::Log},
     fingerprint::{Fingerprint, fingerprint},
     marker::{SamplingPeriod, WindowBytes},
@@ -82,12 +82,12 @@ impl MaxMatch {
         self.log.allocated_bytes() + self.table.allocated_bytes()
     }
 
-    pub(crate) fn wants_ahead(&self) -> bool {
-        self.log.wants_ahead()
+    pub(crate) fn wants_prefault(&self) -> bool {
+        self.log.wants_prefault()
     }
 
-    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
-        self.log.ahead()
+    pub(crate) fn prefault(&mut self) -> Option<Prefault> {
+        self.log.prefault()
     }
 
     /// Writes the block's regions, around the markers `found`, and its literals to `out`.

@@ -254,3 +254,49 @@ async fn an_end_that_drains_takes_no_more_flows_and_finishes_those_that_are_open
     }
     exchange(&near, &far).await;
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn caches_are_prefaulted_while_the_link_is_quiet_and_no_task_outlives_it() {
+    const MIB: usize = 1 << 20;
+    let mut pair = Pair::new();
+    let wire = pair.connect().await;
+    let (near, far) = pair.open().await;
+    let mut state = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        (state >> 56) as u8
+    })
+    .take(9 * MIB)
+    .collect();
+    let carrying = async {
+        tokio::join!(
+            near.send(&noise),
+            far.send(&[]),
+            near.receive(),
+            far.receive()
+        )
+    };
+    let (.., at_far) = timeout(PATIENCE, carrying).await.expect("no end");
+    assert!(at_far == noise);
+    let held = |link: &SharedLink| link.status().allocated_bytes;
+    let [near_held, far_held] = [&pair.near, &pair.far].map(|link| held(link));
+    let prefaulted = async {
+        while held(&pair.near) < near_held + 6 * MIB || held(&pair.far) < far_held + 6 * MIB {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, prefaulted).await.expect("as much again");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(held(&pair.near) < near_held + 10 * MIB, "and no more");
+
+    drop((near, far, pair));
+    wire.abort();
+    let tasks = tokio::runtime::Handle::current().metrics();
+    let ended = async {
+        while tasks.num_alive_tasks() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, ended).await.expect("nothing holds them");
+}

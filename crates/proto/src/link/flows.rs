@@ -233,7 +233,7 @@ impl Link {
         self.forget_flow(id);
     }
 
-    /// Takes the next bytes that came on a flow, in exchange for `buffer`, which is dropped; none if there are
+    /// Takes the next bytes that came on a flow, in exchange for `buffer`; none if there are
     /// none. If there are more, [`Event::Readable`] follows. Call [`taken`](Self::taken) once they are passed on.
     pub fn take_ready(&mut self, id: FlowId, buffer: &mut Vec<u8>) {
         let Some(flow) = self.flows.get_mut(&id) else {

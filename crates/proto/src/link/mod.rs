@@ -10,7 +10,7 @@
 //!   be sent: [`Link::poll_transmit`], until it gives nothing;
 //! - if the link has a history, takes what it is asked: [`Link::poll_history`], and brings the
 //!   answers: [`Link::history_answered`];
-//! - while nothing moves, may take the memory that comes next: [`Link::poll_ahead`];
+//! - while nothing moves, may prefault the caches: [`Link::poll_prefault`];
 //! - calls [`Link::handle_timeout`] at [`Link::poll_timeout`], which may move after any call.
 //!
 //! | file | what |
@@ -41,7 +41,7 @@ use std::{
 };
 
 use refrain_codec::{
-    Ahead, EncoderConfig, LogPosition, chunk::hash::ChunkHasher, geometry::CacheGeometry,
+    EncoderConfig, LogPosition, Prefault, chunk::hash::ChunkHasher, geometry::CacheGeometry,
     marker::MarkerFinder, matching::MatchingAlgorithm, simd::Backend,
 };
 
@@ -195,6 +195,8 @@ struct Caches {
 struct WindowWait {
     done: LogPosition,
     since: Moment,
+    /// Whether flows were told that it ended.
+    has_ended: bool,
 }
 
 /// What an engine has to say to its caller.
@@ -370,19 +372,19 @@ impl Link {
         self.events.pop_front()
     }
 
-    /// Whether [`poll_ahead`](Self::poll_ahead) would give something.
+    /// Whether [`poll_prefault`](Self::poll_prefault) would give something.
     #[must_use]
-    pub fn wants_ahead(&self) -> bool {
-        self.caches.sender.wants_ahead() || self.caches.receiver.wants_ahead()
+    pub fn wants_prefault(&self) -> bool {
+        self.caches.sender.wants_prefault() || self.caches.receiver.wants_prefault()
     }
 
-    /// A piece of the memory that a cache will need next, to be taken while nothing else is to be done. Otherwise it is
-    /// taken as blocks come, and they wait for that. All pieces together are at most as much as the cache has filled.
-    pub fn poll_ahead(&mut self) -> Option<Ahead> {
+    /// A piece of the memory that a cache will need next. Without it the system gives memory as blocks come, and they wait
+    /// for that. Beyond what a cache has filled it never has more than was written to it, nor more than 64 MiB.
+    pub fn poll_prefault(&mut self) -> Option<Prefault> {
         let Caches {
             sender, receiver, ..
         } = &mut self.caches;
-        sender.ahead().or_else(|| receiver.ahead())
+        sender.prefault().or_else(|| receiver.prefault())
     }
 
     /// Why the link is over, if it is.

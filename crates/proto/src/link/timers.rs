@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Link, lanes::Lane};
+use super::{Link, WindowWait, lanes::Lane};
 use crate::{
     fault::LaneFault,
     frame::{Frame, LaneId},
@@ -32,6 +32,7 @@ impl Link {
         });
         let window = self
             .window_wait
+            .filter(|wait| !wait.has_ended)
             .map(|wait| self.window_wait_ends(wait))
             .filter(|_| {
                 self.lanes
@@ -52,10 +53,11 @@ impl Link {
             self.lane_timeout(now, lane);
         }
         self.wake_flows(now);
-        if self
-            .window_wait
-            .is_some_and(|wait| now >= self.window_wait_ends(wait))
+        if let Some(wait) = self.window_wait.filter(|wait| !wait.has_ended)
+            && now >= self.window_wait_ends(wait)
         {
+            let has_ended = true;
+            self.window_wait = Some(WindowWait { has_ended, ..wait });
             self.say_transmit_all();
         }
     }

@@ -482,7 +482,11 @@ impl Link {
                 (now >= self.window_wait_ends(wait)).then_some(Passage::Bypassed { compress })
             }
             _ => {
-                self.window_wait = Some(WindowWait { done, since: now });
+                self.window_wait = Some(WindowWait {
+                    done,
+                    since: now,
+                    has_ended: false,
+                });
                 None
             }
         }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use refrain_codec::{
-    Ahead, Block, DecodeError, Decoder, LogPosition, SourceCursor, check_on,
+    Block, DecodeError, Decoder, LogPosition, Prefault, SourceCursor, check_on,
     geometry::CacheGeometry, simd::Backend,
 };
 
@@ -155,12 +155,12 @@ impl Receiver {
         Ok(())
     }
 
-    pub(crate) fn wants_ahead(&self) -> bool {
-        self.decoder.as_ref().is_some_and(Decoder::wants_ahead)
+    pub(crate) fn wants_prefault(&self) -> bool {
+        self.decoder.as_ref().is_some_and(Decoder::wants_prefault)
     }
 
-    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
-        self.decoder.as_mut()?.ahead()
+    pub(crate) fn prefault(&mut self) -> Option<Prefault> {
+        self.decoder.as_mut()?.prefault()
     }
 
     /// Memory of the cache and the second stage, in bytes.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::{
-    Ahead, EncodedBlock, Encoder, EncoderConfig, LogPosition, check_on, geometry::CacheGeometry,
+    EncodedBlock, Encoder, EncoderConfig, LogPosition, Prefault, check_on, geometry::CacheGeometry,
     marker::SamplingPeriod, simd::Backend,
 };
 
@@ -150,12 +150,12 @@ impl Sender {
         self.encoder.is_some()
     }
 
-    pub(crate) fn wants_ahead(&self) -> bool {
-        self.encoder.as_ref().is_some_and(Encoder::wants_ahead)
+    pub(crate) fn wants_prefault(&self) -> bool {
+        self.encoder.as_ref().is_some_and(Encoder::wants_prefault)
     }
 
-    pub(crate) fn ahead(&mut self) -> Option<Ahead> {
-        self.encoder.as_mut()?.ahead()
+    pub(crate) fn prefault(&mut self) -> Option<Prefault> {
+        self.encoder.as_mut()?.prefault()
     }
 
     pub(crate) fn books(&self) -> &Books {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use refrain_codec::geometry::CacheGeometry;
-use refrain_proto::{Exclusion, LaneId, LinkConfig, SecondStage, TrafficClass, targets::Carried};
+use refrain_proto::{
+    Exclusion, LaneId, LinkConfig, SecondStage, TrafficClass, effort::Written, targets::Carried,
+};
 
 use crate::pair::{Pair, noise, sent_on, take_all, transmit};
 
@@ -87,6 +89,38 @@ fn a_full_window_waits_a_round_trip_and_then_bypasses() {
             .expect("no fault");
     }
     assert!(waited);
+}
+
+#[test]
+fn no_deadline_comes_again_while_no_more_blocks_may_be_on_their_way() {
+    const OUTSTANDING_BLOCKS_MAX: usize = 1 << 15;
+    let mut pair = Pair::new(1);
+    let flow = pair.open("a:1");
+    pair.send(flow, &noise(300_000, 1));
+    // Nothing comes back any more: first the window is full, then short blocks go past it.
+    let (mut bytes, mut is_past, mut short) = (Vec::new(), false, 0);
+    while short < OUTSTANDING_BLOCKS_MAX + 2 {
+        is_past = is_past || sent_on(&pair.near, pair.now, flow).bypassed_blocks > 0;
+        short += usize::from(is_past);
+        let len = if is_past { 3 } else { 60_000 };
+        pair.near.write(flow, &noise(len, short as u64));
+        bytes.clear();
+        pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+        pair.near
+            .transmitted(pair.now, LaneId(0), Written::default());
+        if bytes.is_empty() && !is_past {
+            pair.now = pair.near.poll_timeout().expect("the wait ends");
+            pair.near.handle_timeout(pair.now);
+        }
+    }
+    assert!(bytes.is_empty(), "the cap is reached");
+    for _ in 0..3 {
+        let due = pair.near.poll_timeout().expect("pings");
+        assert!(due > pair.now, "{due:?}");
+        pair.now = due;
+        pair.near.handle_timeout(pair.now);
+        pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+    }
 }
 
 /// Of some frames, those that grant credit.
