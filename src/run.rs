@@ -28,6 +28,9 @@ use crate::{
 /// How long lanes may take to say that the gateway leaves.
 const LEAVE: Duration = Duration::from_millis(200);
 
+/// The variable by which tokio's programs are given a number of threads.
+const WORKER_THREADS: &str = "TOKIO_WORKER_THREADS";
+
 /// What `refrain near` and `refrain far` take.
 #[derive(clap::Args)]
 pub(crate) struct RunArguments<O: clap::Args> {
@@ -103,7 +106,7 @@ fn run<P: Program>(
         // In a thread of its own: a disk that hangs stops no traffic.
         std::thread::spawn(move || warn_of_room(&history));
     }
-    block_on(async {
+    block_on(started.peers.len(), async {
         let mut tasks = Tasks::default();
         let gateway = start(started.clone(), &mut tasks).await?;
         let reload = || {
@@ -135,10 +138,15 @@ fn warn_of_room(history: &HistoryOptions) {
     }
 }
 
-fn block_on(gateway: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+/// Runs a gateway with so many peers. A link's engine is behind one lock, so threads that no link has to itself would only
+/// hand it to each other (`docs/decisions/0047-a-thread-for-each-link.md`).
+fn block_on(peers: usize, gateway: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if std::env::var_os(WORKER_THREADS).is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        builder.worker_threads(peers.clamp(1, processors));
+    }
+    let runtime = builder.enable_all().build()?;
     let result = runtime.block_on(gateway);
     // Connections that are still open end with the process.
     runtime.shutdown_background();

@@ -19,6 +19,8 @@ use refrain_proto::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
     net::TcpStream,
+    runtime::Handle,
+    task::yield_now,
     time::{Instant, timeout},
 };
 
@@ -188,6 +190,8 @@ async fn write(
 ) -> LaneEnd {
     let mut out = Vec::new();
     let mut asked = Instant::now();
+    // On several threads this would wake another one for each message.
+    let lets_others_go_first = Handle::current().metrics().num_workers() == 1;
     loop {
         out.clear();
         let began = Instant::now();
@@ -207,6 +211,10 @@ async fn write(
         }
         if out.is_empty() {
             signals.transmit.notified().await;
+            if lets_others_go_first {
+                // Flows that were read at the same time then share one record and one call of the system.
+                yield_now().await;
+            }
             continue;
         }
         if out.len() >= ASKING_BYTES || began.duration_since(asked) > ASKING_INTERVAL {

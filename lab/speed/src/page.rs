@@ -8,6 +8,9 @@ use crate::{
     report::{Beside, Report, Row},
 };
 
+/// Measured by hand, with the commands that it names.
+const SMALL_MESSAGES: &str = include_str!("small_messages.md");
+
 /// The page of results.
 pub(crate) fn page(report: &Report) -> String {
     [
@@ -16,6 +19,7 @@ pub(crate) fn page(report: &Report) -> String {
         chunks(report),
         gpus(report),
         peers(report),
+        SMALL_MESSAGES.to_owned(),
     ]
     .concat()
 }
