@@ -95,7 +95,6 @@ impl OverLink {
             dial: None,
             far,
             near,
-            far_threads: None,
             link: Some(&self.link),
         })
     }

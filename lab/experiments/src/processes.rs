@@ -52,8 +52,6 @@ pub(crate) struct Setup<'a> {
     /// Further options.
     pub far: &'a [&'a str],
     pub near: &'a [&'a str],
-    /// The far end's threads; as many as processors without.
-    pub far_threads: Option<usize>,
     /// The link at whose ends they run; without one they run on this machine's own network.
     pub link: Option<&'a Arc<Link>>,
 }
@@ -68,13 +66,9 @@ impl Gateways {
         far_key.write_new(&folder.path().join("far.key"))?;
         let listen = setup.listen.unwrap_or_else(free_address);
         let (address, near_admin, far_admin) = (free_address(), free_address(), free_address());
-        let start = |end, arguments: &[&str], further: &[&str], threads: Option<usize>| {
+        let start = |end, arguments: &[&str], further: &[&str]| {
             let mut command = program(setup.link, end, setup.refrain);
             command.args(arguments).args(further);
-            if let Some(threads) = threads {
-                // What tokio asks of its programs' environment.
-                command.env("TOKIO_WORKER_THREADS", threads.to_string());
-            }
             Running::start(command.args(["--log", "warn"]))
         };
         let arguments = [
@@ -88,7 +82,7 @@ impl Gateways {
             "--admin",
             &far_admin.to_string(),
         ];
-        let far = start(End::Far, &arguments, setup.far, setup.far_threads)?;
+        let far = start(End::Far, &arguments, setup.far)?;
         wait(|| listens(setup.link, End::Far, far_admin), "the far end")?;
         let arguments = [
             "near",
@@ -103,7 +97,7 @@ impl Gateways {
             "--admin",
             &near_admin.to_string(),
         ];
-        let near = start(End::Near, &arguments, setup.near, None)?;
+        let near = start(End::Near, &arguments, setup.near)?;
         wait(
             || listens(setup.link, End::Near, near_admin),
             "the near end",

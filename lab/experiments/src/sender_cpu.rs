@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::seeded::Seeded;
 pub(crate) use bare_tls::{SUBCOMMAND as BARE_TLS, serve as serve_bare_tls};
-use trial::{Sender, Sent, Trials};
+use trial::{Sent, Trials};
 
 /// Bytes of a transfer where nothing holds it up.
 const OBJECT_BYTES: u64 = 400_000_000;
@@ -34,14 +34,9 @@ const REPEATED_SEED: u64 = 1;
 const SLOW_SEED: u64 = 2;
 const NEW_SEEDS: u64 = 1000;
 
-const RECEIVER: Sender = Sender {
-    mode: "receiver",
-    threads: None,
-};
-const OFF: Sender = Sender {
-    mode: "off",
-    threads: None,
-};
+/// The far gateway's modes.
+const RECEIVER: &str = "receiver";
+const OFF: &str = "off";
 
 /// All that was measured, turn by turn.
 #[derive(Serialize)]
@@ -54,7 +49,6 @@ pub(crate) struct Report {
     new_by_off: Vec<Sent>,
     /// All repeats: predicted on the slow link; else sent whole, on it and without.
     repeated_by_receiver: Vec<Sent>,
-    repeated_by_one_thread: Vec<Sent>,
     repeated_by_off: Vec<Sent>,
     repeated_by_bare_tls: Vec<Sent>,
     slow_by_off: Vec<Sent>,
@@ -80,7 +74,6 @@ fn measure(refrain: &Path, pairs: usize) -> anyhow::Result<Report> {
         new_by_receiver: Vec::new(),
         new_by_off: Vec::new(),
         repeated_by_receiver: Vec::new(),
-        repeated_by_one_thread: Vec::new(),
         repeated_by_off: Vec::new(),
         repeated_by_bare_tls: Vec::new(),
         slow_by_off: Vec::new(),
@@ -94,10 +87,10 @@ fn measure(refrain: &Path, pairs: usize) -> anyhow::Result<Report> {
         if turn % 2 == 1 {
             order.reverse();
         }
-        for (place, sender) in (1..).zip(order) {
-            let sent = trials.by_gateways(sender, new(2 * turn as u64 + place))?;
-            match sender.mode {
-                "off" => report.new_by_off.push(sent),
+        for (place, mode) in (1..).zip(order) {
+            let sent = trials.by_gateways(mode, new(2 * turn as u64 + place))?;
+            match mode {
+                OFF => report.new_by_off.push(sent),
                 _ => report.new_by_receiver.push(sent),
             }
         }
@@ -111,12 +104,6 @@ fn measure(refrain: &Path, pairs: usize) -> anyhow::Result<Report> {
     for _ in 0..pairs {
         let sent = trials.by_gateways_on_slow_link(RECEIVER, repeated)?;
         report.repeated_by_receiver.push(sent);
-        let alone = Sender {
-            threads: Some(1),
-            ..RECEIVER
-        };
-        let sent = trials.by_gateways_on_slow_link(alone, repeated)?;
-        report.repeated_by_one_thread.push(sent);
         let sent = trials.by_gateways(OFF, repeated)?;
         report.repeated_by_off.push(sent);
         report

@@ -139,7 +139,6 @@ fn measure(
             dial: None,
             far: &[],
             near: &[],
-            far_threads: None,
             link: None,
         })?;
         let mut before = link_bytes(&gateways.near()?);

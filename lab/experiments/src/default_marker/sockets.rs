@@ -128,7 +128,6 @@ fn send(
         dial: link.as_ref().map(SlowLink::address),
         far: &["--effort", effort, "--marker", algorithm],
         near: &["--effort", effort],
-        far_threads: None,
     })?;
     gateways.pin(processors)?;
     let before = gateways.far()?.sent.link_bytes;

@@ -108,7 +108,6 @@ impl Bench {
             dial: None,
             far: &far,
             near: &near,
-            far_threads: None,
         })?;
         Ok(Pair {
             bench: self,

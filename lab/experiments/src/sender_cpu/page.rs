@@ -37,8 +37,7 @@ fn introduction(report: &Report) -> String {
          goes over loopback, where\n  it costs least: fewer, larger writes. On the slow link itself \
          it stands below, with {} MB.\n\
          - *Bare TLS*: one thread that copies the origin's socket into TLS, with the gateways' \
-         library and\n  cipher. *One thread*: so has the far gateway, by `TOKIO_WORKER_THREADS=1`; \
-         else it has one a core,\n  which wake each other.\n\n",
+         library and\n  cipher.\n\n",
         report.machine,
         report.new_by_off.len(),
         report.object_bytes / 1_000_000,
@@ -91,11 +90,6 @@ fn ways(page: &mut String, report: &Report) -> anyhow::Result<()> {
         ("new, `receiver`", "loopback", &report.new_by_receiver),
         ("new, `off`", "loopback", &report.new_by_off),
         ("repeated, `receiver`", &slow, &report.repeated_by_receiver),
-        (
-            "repeated, `receiver`, one thread",
-            &slow,
-            &report.repeated_by_one_thread,
-        ),
         ("repeated, `off`", "loopback", &report.repeated_by_off),
         (
             "repeated, bare TLS",
@@ -144,10 +138,6 @@ fn pairs(page: &mut String, report: &Report) -> anyhow::Result<()> {
         (
             "repeated: `receiver` over bare TLS",
             ratios(repeated, &report.repeated_by_bare_tls),
-        ),
-        (
-            "repeated: one thread over bare TLS",
-            ratios(&report.repeated_by_one_thread, &report.repeated_by_bare_tls),
         ),
         (
             "repeated: `receiver` over `off` on its link",
@@ -223,7 +213,6 @@ mod tests {
             new_by_receiver: runs(&[new, 9.0, new]),
             new_by_off: runs(&[1.0, 1.0, 1.0]),
             repeated_by_receiver: runs(&[repeated, repeated, 9.0]),
-            repeated_by_one_thread: runs(&[repeated; 3]),
             repeated_by_off: runs(&[1.0; 3]),
             repeated_by_bare_tls: runs(&[0.6; 3]),
             slow_by_off: runs(&[2.0; 3]),

@@ -28,14 +28,6 @@ pub(super) struct Trials<'a> {
     bare_tls: BareTls,
 }
 
-/// A far gateway.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sender {
-    pub mode: &'static str,
-    /// As many as processors without.
-    pub threads: Option<usize>,
-}
-
 /// A transfer.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sent {
@@ -68,19 +60,19 @@ impl<'a> Trials<'a> {
     }
 
     /// By new gateways with nothing between them.
-    pub(super) fn by_gateways(&self, sender: Sender, noise: Seeded) -> anyhow::Result<Sent> {
-        self.between(sender, None, None, noise)
+    pub(super) fn by_gateways(&self, mode: &str, noise: Seeded) -> anyhow::Result<Sent> {
+        self.between(mode, None, None, noise)
     }
 
     /// By new gateways over the slow link.
     pub(super) fn by_gateways_on_slow_link(
         &self,
-        sender: Sender,
+        mode: &str,
         noise: Seeded,
     ) -> anyhow::Result<Sent> {
         let listen = free_address();
         let link = SlowLink::before(listen, MBIT, Duration::from_millis(DELAY_MS))?;
-        self.between(sender, Some(listen), Some(link.address()), noise)
+        self.between(mode, Some(listen), Some(link.address()), noise)
     }
 
     /// Copied into TLS.
@@ -96,7 +88,7 @@ impl<'a> Trials<'a> {
 
     fn between(
         &self,
-        sender: Sender,
+        mode: &str,
         listen: Option<SocketAddr>,
         dial: Option<SocketAddr>,
         noise: Seeded,
@@ -107,8 +99,7 @@ impl<'a> Trials<'a> {
             target: self.origin,
             listen,
             dial,
-            far: &["--mode", sender.mode],
-            far_threads: sender.threads,
+            far: &["--mode", mode],
             link: None,
             // Every far end has another key, and so another realm, unless there is a name.
             near: &[
@@ -127,7 +118,7 @@ impl<'a> Trials<'a> {
         })?;
         let sent = gateways.far()?.sent;
         gateways.end()?;
-        Ok(say(sender.mode, noise, took, cpu, sent.predictions))
+        Ok(say(mode, noise, took, cpu, sent.predictions))
     }
 
     fn copied(&self, address: SocketAddr, noise: Seeded) -> anyhow::Result<Sent> {

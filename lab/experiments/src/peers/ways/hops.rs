@@ -67,7 +67,6 @@ fn pair(stage: Stage<'_>, target: SocketAddr) -> anyhow::Result<Programs> {
         // By default it allows targets on loopback only; this one has the address of the far end.
         far: &["--allow", &target.to_string()],
         near: &[],
-        far_threads: None,
         link: stage.place.link.as_ref(),
     })?;
     Ok(Programs {
