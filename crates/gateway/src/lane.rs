@@ -242,7 +242,7 @@ async fn write(
                 false => Unsent::Plenty,
             }),
             loses: counts.take_loss(),
-            unsent_bytes_max: counts.unsent_bytes_max(),
+            write_bytes_max: counts.write_bytes_max(),
         };
         link.with(|link, now| link.transmitted(now, *id, written));
     }

@@ -10,6 +10,8 @@ use std::{
 /// A TCP connection as its kernel sees it (`struct tcp_info` of `linux/tcp.h`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
+    /// The most bytes of a segment that is sent.
+    pub(crate) segment_bytes: u32,
     /// Segments that were sent again.
     pub(crate) retransmitted: u32,
     /// The round trip of late, in microseconds.
@@ -142,6 +144,13 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> Option<TcpInfo> {
     (result == 0).then(|| TcpInfo::read(&bytes[..len as usize]))?
 }
 
+/// Writes what ends a buffer of the kernel's: what is written later goes into another one.
+#[cfg(target_os = "linux")]
+pub(crate) fn write_apart(socket: &impl AsFd, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    let flags = libc::MSG_EOR | libc::MSG_NOSIGNAL;
+    socket2::SockRef::from(socket).send_vectored_with_flags(slices, flags)
+}
+
 /// Bounds the bytes that the connection takes and has not sent. It may be gone already.
 #[cfg(target_os = "linux")]
 pub(crate) fn bound_unsent(socket: &impl AsFd, bytes: u32) {
@@ -167,6 +176,7 @@ impl TcpInfo {
         let word = |at: usize| info[at..].first_chunk().copied().map(u32::from_ne_bytes);
         let delivery_rate = info.get(160..)?.first_chunk().copied()?;
         Some(Self {
+            segment_bytes: word(16)?,
             retransmitted: word(100)?,
             round_trip_us: word(68)?,
             round_trip_min_us: word(148)?,

@@ -3,7 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    io::{self, IoSlice},
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -15,7 +15,7 @@ use std::{
 
 use refrain_proto::effort::Unsent;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
+    io::{AsyncRead, AsyncWrite, DuplexStream, Interest, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::TlsStream;
@@ -31,6 +31,10 @@ const UNSENT_BYTES_MAX: u64 = 2 << 20;
 /// Before the rate is known.
 pub(crate) const UNSENT_BYTES_FIRST: u32 = 128 << 10;
 
+/// A kernel fills its last buffer, of up to 64 KiB, before it asks whether more may be unsent. Where less may be, buffers
+/// end with whole segments.
+const BUFFER_BYTES: u32 = 64 << 10;
+
 /// So many looks that find further losses by chance, within so long, are a lossy link.
 const LOSSES: usize = 3;
 const LOSSES_WITHIN: Duration = Duration::from_secs(5);
@@ -45,11 +49,36 @@ const RATE_INTERVAL: Duration = Duration::from_millis(20);
 pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {
     /// Notes what the kernel knows of it, before something is written.
     fn look(&self, _seen: &WireCounts) {}
+
+    /// Writes as [`AsyncWrite::poll_write_vectored`] does. What is written later is added to no segment of this.
+    fn poll_write_apart(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, slices)
+    }
 }
 
 impl ByteStream for TcpStream {
     fn look(&self, seen: &WireCounts) {
         seen.look_at(self);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn poll_write_apart(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.poll_write_ready(context))?;
+            let written = self.try_io(Interest::WRITABLE, || socket::write_apart(&*self, slices));
+            match written {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
     }
 }
 
@@ -67,6 +96,8 @@ pub type LaneStream<S = TcpStream> = TlsStream<Counted<S>>;
 pub struct Counted<S> {
     inner: S,
     counts: Arc<WireCounts>,
+    /// Bytes that were written behind the last whole segment.
+    in_segment: usize,
 }
 
 /// Bytes of one or several connections, without TCP's and IP's own, and of one connection its state.
@@ -80,6 +111,8 @@ pub struct WireCounts {
     loses: AtomicBool,
     /// 0 before it is known.
     unsent_bytes_max: AtomicU32,
+    /// The bytes of a segment.
+    segment_bytes: AtomicU32,
     rate: Mutex<Rate>,
 }
 
@@ -110,6 +143,7 @@ impl<S> Counted<S> {
         Self {
             inner,
             counts: Arc::default(),
+            in_segment: 0,
         }
     }
 
@@ -155,12 +189,20 @@ impl WireCounts {
         self.loses.swap(false, Ordering::Relaxed)
     }
 
-    /// How many bytes its socket may hold unsent, once its rate is known.
-    pub(crate) fn unsent_bytes_max(&self) -> Option<usize> {
+    /// How many bytes are written at a time, once its rate is known: half of what its socket may hold unsent.
+    pub(crate) fn write_bytes_max(&self) -> Option<usize> {
         match self.unsent_bytes_max.load(Ordering::Relaxed) {
             0 => None,
-            bytes => Some(bytes as usize),
+            bytes => Some(bytes as usize / 2),
         }
+    }
+
+    /// The bytes of a segment, where buffers end with whole ones.
+    fn segment_bytes(&self) -> Option<usize> {
+        let unsent_bytes_max = self.unsent_bytes_max.load(Ordering::Relaxed);
+        let segment = self.segment_bytes.load(Ordering::Relaxed);
+        (segment > 0 && (1..2 * BUFFER_BYTES).contains(&unsent_bytes_max))
+            .then_some(segment as usize)
     }
 
     /// Looks at a connection that is about to be written to.
@@ -171,7 +213,7 @@ impl WireCounts {
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let unsent = match socket::unsent_bytes(tcp) {
             Some(0) => NOTHING,
-            Some(bytes) if bytes < rate.unsent_bytes_max / 2 => LITTLE,
+            Some(bytes) if bytes < rate.unsent_bytes_max / 4 => LITTLE,
             Some(_) => PLENTY,
             None => UNASKED,
         };
@@ -182,6 +224,8 @@ impl WireCounts {
         if rate.is_known {
             let bytes = rate.unsent_bytes_max;
             self.unsent_bytes_max.store(bytes, Ordering::Relaxed);
+            self.segment_bytes
+                .store(rate.info.segment_bytes, Ordering::Relaxed);
         }
     }
 
@@ -244,9 +288,20 @@ impl Rate {
         if bytes > before + before / 8 || bytes < before - before / 8 && !self.info.is_app_limited {
             self.unsent_bytes_max = bytes;
             self.is_known = true;
-            socket::bound_unsent(tcp, bytes);
+            socket::bound_unsent(tcp, bytes / 2);
         }
     }
+}
+
+/// The first `bytes` bytes.
+fn front<'a>(slices: &'a [IoSlice<'_>], mut bytes: usize) -> Vec<IoSlice<'a>> {
+    let mut front = Vec::with_capacity(slices.len());
+    for slice in slices {
+        let (taken, _) = slice.split_at(bytes.min(slice.len()));
+        bytes -= taken.len();
+        front.push(IoSlice::new(taken));
+    }
+    front
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
@@ -265,25 +320,31 @@ impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
 
 impl<S: ByteStream> AsyncWrite for Counted<S> {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.inner.look(&self.counts);
-        let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
-        self.counts
-            .sent
-            .fetch_add(written as u64, Ordering::Relaxed);
-        Poll::Ready(Ok(written))
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
+        slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.inner.look(&self.counts);
-        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(context, slices))?;
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        let segment = self.counts.segment_bytes();
+        let whole = segment.map_or(0, |segment| {
+            let in_segment = self.in_segment % segment;
+            ((in_segment + bytes) / segment * segment).saturating_sub(in_segment)
+        });
+        let inner = Pin::new(&mut self.inner);
+        let written = ready!(match whole {
+            0 => inner.poll_write_vectored(context, slices),
+            _ => inner.poll_write_apart(context, &front(slices, whole)),
+        })?;
+        self.in_segment = (self.in_segment + written) % segment.unwrap_or(1);
         self.counts
             .sent
             .fetch_add(written as u64, Ordering::Relaxed);

@@ -126,8 +126,8 @@ pub struct Written {
     pub unsent: Unsent,
     /// Whether it is slow of late since segments were lost by chance.
     pub loses: bool,
-    /// How many bytes the transport may hold unsent at its rate, if that is known.
-    pub unsent_bytes_max: Option<usize>,
+    /// How many bytes the transport is best given at a time, at its rate, if that is known.
+    pub write_bytes_max: Option<usize>,
 }
 
 /// Chooses the rung.
@@ -340,7 +340,7 @@ mod tests {
                 waiting,
                 unsent,
                 loses: false,
-                unsent_bytes_max: None,
+                write_bytes_max: None,
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
         }
@@ -390,7 +390,7 @@ mod tests {
                 waiting: ms(6) - encoding,
                 unsent: Unsent::Plenty,
                 loses: false,
-                unsent_bytes_max: None,
+                write_bytes_max: None,
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
         }
@@ -407,7 +407,7 @@ mod tests {
             waiting: ms(0),
             unsent: Unsent::Nothing,
             loses: false,
-            unsent_bytes_max: None,
+            write_bytes_max: None,
         };
         for burst in 0..100 {
             for write in 0..9 {
@@ -430,7 +430,7 @@ mod tests {
             waiting: ms(30),
             unsent: Unsent::Plenty,
             loses: false,
-            unsent_bytes_max: None,
+            write_bytes_max: None,
         };
         for lane in 0..3 {
             control.wrote(Moment(ms(30)), written, PIECE, ms(0));
@@ -449,7 +449,7 @@ mod tests {
                 waiting: ms(0),
                 unsent: Unsent::Nothing,
                 loses: false,
-                unsent_bytes_max: None,
+                write_bytes_max: None,
             };
             assert_eq!(control.wrote(now, written, 100, ms(1)), None);
         }
@@ -464,7 +464,7 @@ mod tests {
             waiting: ms(0),
             unsent: Unsent::Nothing,
             loses: false,
-            unsent_bytes_max: None,
+            write_bytes_max: None,
         };
         for message in 0..20_000 {
             let now = Moment(message * Duration::from_micros(300));

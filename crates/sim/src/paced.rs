@@ -124,7 +124,7 @@ impl Pipe {
                 waiting: now.since(encoded_at),
                 unsent,
                 loses: false,
-                unsent_bytes_max: None,
+                write_bytes_max: None,
             };
             link.transmitted(now, lane, written);
         }

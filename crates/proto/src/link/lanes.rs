@@ -67,8 +67,8 @@ pub(super) struct Lane {
     pub(super) lossy_at: Option<Moment>,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
-    /// What its transport may hold unsent at its rate, if that is known.
-    pub(super) unsent_bytes_max: Option<usize>,
+    /// How many bytes its transport is best given at a time, if that is known.
+    pub(super) write_bytes_max: Option<usize>,
     /// How its transport has spent its time.
     pub(super) clock: LaneClock,
 }

@@ -62,7 +62,7 @@ impl Link {
             let lanes_own = self
                 .lanes
                 .get(&lane)
-                .and_then(|state| state.unsent_bytes_max);
+                .and_then(|state| state.write_bytes_max);
             let enough = TRANSMIT_BYTES
                 .min(self.config.block_bytes_max)
                 .min(lanes_own.unwrap_or(usize::MAX));
@@ -93,7 +93,7 @@ impl Link {
             return;
         };
         state.is_writing = false;
-        state.unsent_bytes_max = written.unsent_bytes_max;
+        state.write_bytes_max = written.write_bytes_max;
         state.clock.waiting += written.waiting;
         state.clock.working += written.working;
         let plain_bytes = core::mem::take(&mut state.plain_bytes);
@@ -384,7 +384,7 @@ impl Link {
         let known = self
             .lanes
             .get(&lane)
-            .and_then(|state| state.unsent_bytes_max);
+            .and_then(|state| state.write_bytes_max);
         let sent = usize::try_from(flow.send.counters.app_bytes).unwrap_or(usize::MAX);
         let longest = known.unwrap_or(usize::MAX).min(sent).max(FIRST_BLOCK_BYTES);
         match len > longest {

@@ -148,7 +148,7 @@ impl World {
                 },
                 loses: took >= STALL,
                 // Any bound is right, and most are not round.
-                unsent_bytes_max: Some(16_000 + took.subsec_micros() as usize),
+                write_bytes_max: Some(16_000 + took.subsec_micros() as usize),
             };
             side.link.transmitted(now, lane, written);
         }
