@@ -24,7 +24,7 @@ use crate::socket::{self, Congestion, TcpInfo};
 
 /// Unsent bytes that a socket may hold: so many that it is never short of any, and so few that control frames,
 /// short flows and effort see the link as it is. The time that they take at the connection's rate, within these
-/// bounds.
+/// bounds. A write begins while there are fewer, and adds at most half as many.
 const UNSENT_TIME: Duration = Duration::from_millis(20);
 const UNSENT_BYTES_MIN: u64 = 16 << 10;
 const UNSENT_BYTES_MAX: u64 = 2 << 20;
@@ -213,7 +213,7 @@ impl WireCounts {
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let unsent = match socket::unsent_bytes(tcp) {
             Some(0) => NOTHING,
-            Some(bytes) if bytes < rate.unsent_bytes_max / 4 => LITTLE,
+            Some(bytes) if bytes < rate.unsent_bytes_max / 2 => LITTLE,
             Some(_) => PLENTY,
             None => UNASKED,
         };
@@ -288,7 +288,7 @@ impl Rate {
         if bytes > before + before / 8 || bytes < before - before / 8 && !self.info.is_app_limited {
             self.unsent_bytes_max = bytes;
             self.is_known = true;
-            socket::bound_unsent(tcp, bytes / 2);
+            socket::bound_unsent(tcp, bytes);
         }
     }
 }
@@ -361,5 +361,108 @@ impl<S: ByteStream> AsyncWrite for Counted<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[test]
+    fn the_front_of_slices_is_that_of_their_bytes() {
+        let slices = [&b"ab"[..], b"", b"cdef", b"g"].map(IoSlice::new);
+        for bytes in 0..=7 {
+            let front: Vec<u8> = front(&slices, bytes)
+                .iter()
+                .flat_map(|slice| slice.to_vec())
+                .collect();
+            assert_eq!(front, b"abcdefg"[..bytes]);
+        }
+    }
+
+    /// Takes all, and remembers what was to be apart.
+    #[derive(Default)]
+    struct Taker {
+        written: usize,
+        ends: Vec<usize>,
+    }
+
+    impl AsyncRead for Taker {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Taker {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.written += bytes.len();
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl ByteStream for Taker {
+        fn poll_write_apart(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let bytes = slices.iter().map(|slice| slice.len()).sum();
+            self.written += bytes;
+            let end = self.written;
+            self.ends.push(end);
+            Poll::Ready(Ok(bytes))
+        }
+    }
+
+    #[tokio::test]
+    async fn buffers_end_with_whole_segments_where_little_may_be_unsent() {
+        let mut stream = Counted::new(Taker::default());
+        let mut write = async |stream: &mut Counted<Taker>, mut bytes: usize| {
+            while bytes > 0 {
+                let piece = vec![0; bytes];
+                let written = poll_fn(|context| Pin::new(&mut *stream).poll_write(context, &piece));
+                bytes -= written.await.expect("it takes all");
+            }
+        };
+        write(&mut stream, 5000).await;
+        assert!(stream.inner.ends.is_empty(), "its rate is not known");
+        stream
+            .counts
+            .unsent_bytes_max
+            .store(24_000, Ordering::Relaxed);
+        stream.counts.segment_bytes.store(1000, Ordering::Relaxed);
+        for bytes in [12_345, 10, 700, 12_000, 1, 3000] {
+            write(&mut stream, bytes).await;
+        }
+        assert_eq!(stream.inner.ends, [17_000, 18_000, 30_000, 33_000]);
+        stream
+            .counts
+            .unsent_bytes_max
+            .store(1 << 20, Ordering::Relaxed);
+        write(&mut stream, 100_000).await;
+        assert_eq!(
+            stream.inner.ends.len(),
+            4,
+            "its buffers are filled in no time"
+        );
+        assert_eq!(stream.counts.sent(), 133_056);
     }
 }
