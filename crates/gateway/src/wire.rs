@@ -15,7 +15,7 @@ use std::{
 
 use refrain_proto::effort::Unsent;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, DuplexStream, Interest, ReadBuf},
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::TlsStream;
@@ -73,7 +73,9 @@ impl ByteStream for TcpStream {
     ) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.poll_write_ready(context))?;
-            let written = self.try_io(Interest::WRITABLE, || socket::write_apart(&*self, slices));
+            let written = self.try_io(tokio::io::Interest::WRITABLE, || {
+                socket::write_apart(&*self, slices)
+            });
             match written {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => return Poll::Ready(written),
@@ -435,7 +437,7 @@ mod tests {
     #[tokio::test]
     async fn buffers_end_with_whole_segments_where_little_may_be_unsent() {
         let mut stream = Counted::new(Taker::default());
-        let mut write = async |stream: &mut Counted<Taker>, mut bytes: usize| {
+        let write = async |stream: &mut Counted<Taker>, mut bytes: usize| {
             while bytes > 0 {
                 let piece = vec![0; bytes];
                 let written = poll_fn(|context| Pin::new(&mut *stream).poll_write(context, &piece));
