@@ -305,9 +305,13 @@ impl Unmounter {
         };
         unmounted.map_err(refused)?;
         match self.known.standing(&self.at).map_err(refused)? {
-            Standing::Gone => Ok(()),
+            // Another mount, at another path, may have both of its numbers by now.
+            Standing::Gone | Standing::Covered => {
+                self.known.end();
+                Ok(())
+            }
             // `fusermount3` is not asked for its reasons.
-            _ => Err(refused(io::Error::other("the system did not say why"))),
+            Standing::Uppermost => Err(refused(io::Error::other("the system did not say why"))),
         }
     }
 }
