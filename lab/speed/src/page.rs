@@ -9,6 +9,7 @@ use crate::{
 };
 
 /// Measured by hand, with the commands that it names.
+const GPUS_ELSEWHERE: &str = include_str!("gpus.md");
 const SMALL_MESSAGES: &str = include_str!("small_messages.md");
 
 /// The page of results.
@@ -143,7 +144,7 @@ fn gpus(report: &Report) -> String {
         .filter(|row| row.kernel.starts_with("GPU "))
         .peekable();
     if rows.peek().is_none() {
-        return page + "No CUDA device was there: not measured.\n";
+        return page + GPUS_ELSEWHERE;
     }
     let Machine {
         gpus, gpu_driver, ..
