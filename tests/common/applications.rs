@@ -123,7 +123,8 @@ impl Server {
             Arc::clone(&server.received_bytes),
         );
         tokio::spawn(async move {
-            while let Ok((mut tcp, _)) = listener.accept().await {
+            loop {
+                let (mut tcp, _) = listener.accept().await.expect("accepted");
                 let (outcomes, received) = (Arc::clone(&outcomes), Arc::clone(&received));
                 tokio::spawn(async move {
                     let (Ok(id), Ok(bytes_max)) = (tcp.read_u64().await, tcp.read_u64().await)
