@@ -103,7 +103,7 @@ pub enum Violation {
     LaneClosedItself,
     OffersNotAgreedOn,
     PredictionOnAnotherLane,
-    SpareFromFarEnd,
+    SpareUnasked,
     StreamLongerThanBlock,
     TooManyEarlyBlocks,
     TooManyFlows,

@@ -287,6 +287,14 @@ impl ReceiveHalf {
         }
     }
 
+    /// No more of it comes on `lane`.
+    pub(crate) fn leaves(&mut self, lane: LaneId, home: LaneId) {
+        self.lanes.retain(|&on| on != lane);
+        if self.latest_lane == lane {
+            self.latest_lane = home;
+        }
+    }
+
     pub(crate) fn travels_on_too(&mut self, lane: LaneId) {
         if !self.lanes.contains(&lane) {
             self.lanes.push(lane);

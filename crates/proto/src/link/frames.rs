@@ -211,11 +211,7 @@ impl Link {
                 self.loss_seen(now, lane);
                 Ok(())
             }
-            Frame::Spare if self.role == Role::Near => Err(Violation::SpareFromFarEnd.into()),
-            Frame::Spare => {
-                self.lane_is_spare(lane);
-                Ok(())
-            }
+            Frame::Spare => Ok(self.lane_is_spare(lane)?),
             Frame::Offer(ref frame) => self.offers_came(lane, frame),
             Frame::Confirm(ref frame) => self.confirmation_came(now, lane, frame),
             Frame::Withdrawn {
@@ -312,7 +308,8 @@ impl Link {
             self.all_came(id);
             self.events.push_back(Event::Readable(id));
             self.forget_if_gone(id);
-        } else if !is_over && lanes.iter().any(|lane| !self.lanes.contains_key(&lane)) {
+        } else if !is_over && is_first && lanes.iter().any(|lane| !self.lanes.contains_key(&lane)) {
+            // A lane that died later took the flow along.
             self.lose_flow(id);
         }
         Ok(())

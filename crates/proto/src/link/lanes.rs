@@ -37,6 +37,8 @@ pub(super) struct Lane {
     pub(super) is_up: bool,
     /// Whether no more flows begin here: the link needs fewer lanes.
     pub(super) is_spare: bool,
+    /// Whether the far end has left it too: nothing more of a flow comes from there.
+    pub(super) is_left_by_far: bool,
     /// The flows that the other end opened here have numbers below this, and count up.
     pub(super) peer_flows_end: FlowId,
     /// Bytes that are no whole frame yet.
@@ -377,7 +379,10 @@ impl Link {
         for id in keys_where(&self.flows, is_lost) {
             self.lose_flow(id);
         }
-        self.repeat_credit_at_home();
+        // A flow of which all has come depends on its home lane alone. CREDIT that went over another may be lost.
+        for id in keys_where(&self.flows, |flow| flow.receive.is_over()) {
+            self.repeat_credit_at_home(id);
+        }
         // Others only waited for it, and have sent nothing there.
         for id in state.short_flows.into_iter().chain(state.long_flows) {
             if let Some(flow) = self.flows.get_mut(&id) {
@@ -397,16 +402,13 @@ impl Link {
         self.say_transmit_all();
     }
 
-    /// A flow of which all has come depends on its home lane alone. CREDIT that went over another may be lost.
-    fn repeat_credit_at_home(&mut self) {
-        let has_all = |flow: &Flow| flow.receive.is_over();
-        for id in keys_where(&self.flows, has_all) {
-            if let Some(flow) = self.flows.get_mut(&id)
-                && let Some(bytes) = flow.receive.credit.repeat_at_home(&self.receive_window)
-            {
-                let home = flow.home;
-                self.send_control(home, &Frame::Credit { flow: id, bytes });
-            }
+    /// Says again over the home lane of `id` what was reported over another.
+    pub(super) fn repeat_credit_at_home(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(&id)
+            && let Some(bytes) = flow.receive.credit.repeat_at_home(&self.receive_window)
+        {
+            let home = flow.home;
+            self.send_control(home, &Frame::Credit { flow: id, bytes });
         }
     }
 

@@ -10,10 +10,11 @@
 //! Without loss flows stay on the lane that their target hashes to, where they find each other
 //! at once.
 
-use super::{Event, Link, ResetReason, Role, lanes::Lane};
+use super::{Event, Link, ResetReason, Role, keys_where, lanes::Lane};
 use crate::{
     codes::reset,
-    fault::LaneFault,
+    fault::{LaneFault, Violation},
+    flow::Flow,
     frame::{FlowId, Frame, LaneId},
     limits::WANT_LANES_AGAIN,
     moment::Moment,
@@ -49,7 +50,8 @@ impl Link {
     }
 
     /// The link needs no more than `keep` lanes (near end). One beyond those that nothing uses is left: no more flows
-    /// begin there, and the far end, which may have opened one just now, closes it. Returns its number.
+    /// begin there. The far end, which may have opened one just now, says when it has left it too; then this end
+    /// closes it. Returns its number.
     pub fn leave_spare_lane(&mut self, keep: usize) -> Option<LaneId> {
         let lanes = self.lanes.values();
         if lanes.filter(|lane| self.takes_flows(lane)).count() <= keep {
@@ -66,21 +68,57 @@ impl Link {
         Some(lane)
     }
 
-    /// The near end opens no more flows on `lane`. Told again, it is nothing new.
-    pub(super) fn lane_is_spare(&mut self, lane: LaneId) {
-        let state = self.lanes.get_mut(&lane).filter(|state| !state.is_spare);
-        if let Some(state) = state {
-            state.is_spare = true;
-            self.close_if_spare(lane);
+    /// The other end opens no more flows on `lane`. Told again, it is nothing new.
+    pub(super) fn lane_is_spare(&mut self, lane: LaneId) -> Result<(), Violation> {
+        let role = self.role;
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return Ok(());
+        };
+        match role {
+            Role::Far => state.is_spare = true,
+            Role::Near if !state.is_spare => return Err(Violation::SpareUnasked),
+            Role::Near => {
+                state.is_left_by_far = true;
+                self.all_came_on(lane);
+            }
+        }
+        self.finish_if_spare(lane);
+        Ok(())
+    }
+
+    /// No more of any flow comes on `lane`, so that flows with another home depend on it no longer.
+    fn all_came_on(&mut self, lane: LaneId) {
+        let came_there = |flow: &Flow| flow.home != lane && flow.receive.lanes.contains(&lane);
+        for id in keys_where(&self.flows, came_there) {
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.receive.leaves(lane, flow.home);
+                self.repeat_credit_at_home(id);
+            }
         }
     }
 
-    /// The far end closes a lane that the near end left and that nothing uses any more.
-    pub(super) fn close_if_spare(&mut self, lane: LaneId) {
-        let is_spare = self.lanes.get(&lane).is_some_and(|lane| lane.is_spare);
-        let has_others = self.lanes.values().any(|lane| self.takes_flows(lane));
-        if self.role == Role::Far && is_spare && has_others && self.is_unused(lane) {
-            self.lane_down(lane, LaneFault::Spare);
+    /// What follows once this end has no use for a lane that is spare: the far end says so, behind all that it sent
+    /// there, and then the near end closes it.
+    pub(super) fn finish_if_spare(&mut self, lane: LaneId) {
+        let Some(state) = self.lanes.get(&lane).filter(|state| state.is_spare) else {
+            return;
+        };
+        let is_next = match self.role {
+            Role::Far => !state.is_left_by_far,
+            Role::Near => state.is_left_by_far && state.control.is_empty(),
+        };
+        let has_others = || self.lanes.values().any(|lane| self.takes_flows(lane));
+        if !is_next || !has_others() || !self.is_unused(lane) {
+            return;
+        }
+        match self.role {
+            Role::Far => {
+                if let Some(state) = self.lanes.get_mut(&lane) {
+                    state.is_left_by_far = true;
+                }
+                self.send_control(lane, &Frame::Spare);
+            }
+            Role::Near => self.lane_down(lane, LaneFault::Spare),
         }
     }
 

@@ -123,7 +123,7 @@ impl Link {
             return;
         };
         if state.ping_due <= now && state.is_spare {
-            self.close_if_spare(lane);
+            self.finish_if_spare(lane);
         }
         let Some(state) = self.lanes.get_mut(&lane) else {
             return;

@@ -104,6 +104,7 @@ impl Link {
             self.send_control(lane, &Frame::Stalled);
             self.loss_seen(now, lane);
         }
+        self.finish_if_spare(lane);
     }
 
     /// Counts the time in which writers waited for the receiver, and no lane had anything to send.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
     Event, FlowId, LaneId, Link, LinkConfig, Mode, Moment, Role, counters::LayerCounters,
-    hello::Hello, predictions::history::HistoryConfig,
+    effort::Written, hello::Hello, predictions::history::HistoryConfig,
 };
 
 use crate::memory::Memory;
@@ -112,12 +112,14 @@ impl Pair {
                 self.near.poll_transmit(self.now, lane, &mut bytes);
                 silent &= bytes.is_empty();
                 self.far.receive(self.now, lane, &bytes).expect("no fault");
+                self.near.transmitted(self.now, lane, Written::default());
                 self.carried.get_mut(&lane).expect("known").0.extend(&bytes);
 
                 bytes.clear();
                 self.far.poll_transmit(self.now, lane, &mut bytes);
                 silent &= bytes.is_empty();
                 self.near.receive(self.now, lane, &bytes).expect("no fault");
+                self.far.transmitted(self.now, lane, Written::default());
                 self.carried.get_mut(&lane).expect("known").1.extend(&bytes);
             }
             self.near_events

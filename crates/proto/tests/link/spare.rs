@@ -23,7 +23,7 @@ fn ended(events: &[Event]) -> Vec<(LaneId, LaneFault)> {
 fn as_many_as_are_to_stay_take_flows_however_often_spare_ones_are_left() {
     for keep in 1..=4 {
         let mut pair = Pair::new(4);
-        // The far end has not closed the first when the near end looks again.
+        // The far end has not left the first when the near end looks again.
         let left: Vec<LaneId> = std::iter::from_fn(|| pair.near.leave_spare_lane(keep)).collect();
         assert_eq!(left.len(), 4 - keep);
         pair.open("a:1");
@@ -48,17 +48,35 @@ fn a_lane_that_a_flow_depends_on_is_kept_until_the_flow_ends() {
         .map(|number| pair.open(&format!("{number}:1")))
         .collect();
     assert_eq!(pair.near.leave_spare_lane(1), None, "both are used");
-    // The far end hears of a lane that one of its flows still needs.
-    pair.far
-        .receive(pair.now, LaneId(1), &spare())
-        .expect("no fault");
-    pair.settle();
-    assert_eq!(ended(&pair.far_events), []);
     flows.into_iter().for_each(|flow| pair.end(flow));
-    pair.now = pair.now + std::time::Duration::from_secs(60);
-    pair.far.handle_timeout(pair.now);
+
+    assert_eq!(pair.near.leave_spare_lane(1), Some(LaneId(1)));
+    // The far end opens some before it hears of that.
+    let flows: Vec<_> = (0..8)
+        .map(|number| {
+            let flow = pair.far.open_flow(pair.now, &format!("{number}:1"), false);
+            flow.expect("the link is up")
+        })
+        .collect();
     pair.settle();
-    assert_eq!(ended(&pair.far_events), [(LaneId(1), LaneFault::Spare)]);
+    for &flow in &flows {
+        pair.near.accept_flow(flow, false);
+    }
+    pair.settle();
+    assert_eq!(ended(&pair.near_events), []);
+    for flow in flows {
+        assert_eq!(pair.send(flow, b"words"), b"words");
+        pair.end(flow);
+    }
+    for _ in 0..2 {
+        pair.now = pair.now + std::time::Duration::from_secs(15);
+        pair.far.handle_timeout(pair.now);
+        pair.near.handle_timeout(pair.now);
+        pair.settle();
+    }
+    for events in [&pair.near_events, &pair.far_events] {
+        assert_eq!(ended(events), [(LaneId(1), LaneFault::Spare)]);
+    }
 }
 
 #[test]
@@ -76,13 +94,13 @@ fn the_last_lane_stays_whatever_is_said_of_it() {
 }
 
 #[test]
-fn the_far_end_leaves_no_lanes() {
+fn the_far_end_leaves_no_lane_by_itself() {
     let mut pair = Pair::new(2);
     let fault = pair.near.receive(pair.now, LaneId(1), &spare());
     let refused = |fault| {
         matches!(
             fault,
-            Fault::Lane(LaneFault::Protocol(Violation::SpareFromFarEnd)) | Fault::Link(_)
+            Fault::Lane(LaneFault::Protocol(Violation::SpareUnasked)) | Fault::Link(_)
         )
     };
     assert!(fault.is_err_and(refused));

@@ -302,3 +302,54 @@ fn a_flow_that_was_fast_leaves_the_window_to_others() {
     let expected = (4 << 20) / 2 + CREDIT_FLOOR_BYTES;
     assert_eq!(sent as u64, expected);
 }
+
+#[test]
+fn a_flow_survives_a_spare_lane_on_which_all_of_it_has_come() {
+    let mut pair = Pair::new(2);
+    let flow = pair.open_on(A);
+    pair.lose();
+    // The far end does not know it yet, and uses the lane.
+    assert_eq!(pair.near.leave_spare_lane(1), Some(B));
+    let content = noise(120_000, 5);
+    assert_eq!(pair.far.write(flow, &content), content.len());
+    pair.far.finish(flow);
+    let mut on_home = Vec::new();
+    loop {
+        let bytes = transmit(&mut pair.far, pair.now, A);
+        let is_silent = bytes.is_empty() & carry(&mut pair.far, &mut pair.near, pair.now, B);
+        pair.far.transmitted(pair.now, A, Written::default());
+        on_home.extend(bytes);
+        if is_silent {
+            break;
+        }
+    }
+    assert!(on_home.len() > 40_000);
+    assert!(
+        on_home.len() < 100_000,
+        "some of it travelled on the other lane"
+    );
+    for _ in 0..3 {
+        pair.now = pair.now + Duration::from_millis(50);
+        pair.near.handle_timeout(pair.now);
+        carry(&mut pair.near, &mut pair.far, pair.now, B);
+        carry(&mut pair.far, &mut pair.near, pair.now, B);
+    }
+    let spared = Event::LaneDown(B, LaneFault::Spare);
+    assert!(events(&mut pair.near).contains(&spared));
+    assert!(pair.near.is_open(flow));
+
+    pair.near.receive(pair.now, A, &on_home).expect("no fault");
+    let mut came = Vec::new();
+    take_all(&mut pair.near, flow, &mut came);
+    assert_eq!(came, content);
+    pair.near.taken(flow, came.len());
+    pair.near.finish(flow);
+    pair.settle();
+    assert!(pair.near.take_end(flow) && pair.far.take_end(flow));
+    pair.settle();
+    assert!(events(&mut pair.far).contains(&spared));
+    for end in [&pair.near, &pair.far] {
+        assert_eq!(end.counters().events.flows_reset, 0);
+        assert_eq!(end.counters().events.lanes_lost, 0);
+    }
+}
