@@ -129,7 +129,14 @@ impl Verdict {
     }
 }
 
+/// A flow counts as short until it has sent this much.
+const SHORT_FLOW_BYTES: u64 = 64 << 10;
+
 impl Flow {
+    pub(crate) fn is_short(&self) -> bool {
+        self.send.counters.app_bytes < SHORT_FLOW_BYTES
+    }
+
     /// Adds what it counted to its link's counters. What it sent counts once it is delivered.
     pub(crate) fn count(&self, counters: &mut LinkCounters) {
         counters.received.layers.add(&self.receive.counters);

@@ -8,7 +8,7 @@
 //! order; no lane waits for another. A single flow then has all lanes' congestion windows.
 //!
 //! Without loss flows stay on the lane that their target hashes to, where they find each other
-//! at once.
+//! at once. Only short ones leave a lane that long ones keep busy.
 
 use super::{Event, Link, ResetReason, Role, keys_where, lanes::Lane};
 use crate::{
@@ -163,6 +163,18 @@ impl Link {
                 queue.remove(at)
             })
         })
+    }
+
+    /// The lane that a short flow with something to send, now on `present`, had best travel on. On one that long flows keep
+    /// busy it would wait for all that they have given its transport.
+    pub(super) fn lane_without_long_flows(&self, present: LaneId) -> LaneId {
+        let is_slow = |lane: &Lane| lane.is_writing && !lane.long_flows.is_empty();
+        if !self.lanes.get(&present).is_some_and(is_slow) {
+            return present;
+        }
+        let lanes = self.lanes.iter();
+        let mut quick = lanes.filter(|(_, lane)| self.takes_flows(lane) && !is_slow(lane));
+        quick.next().map_or(present, |(&id, _)| id)
     }
 
     /// The lane that a flow with something to send, now on `present`, had best travel on.

@@ -26,9 +26,6 @@ const TRANSMIT_BYTES: usize = 48 << 10;
 /// The longest first block of a flow that nothing makes smaller: less than a new connection sends at once.
 const FIRST_BLOCK_BYTES: usize = 8 << 10;
 
-/// A flow counts as short until it has sent this much.
-const SHORT_FLOW_BYTES: u64 = 64 << 10;
-
 /// Blocks of short flows that go before a long one gets its turn.
 const SHORT_TURNS: u32 = 4;
 
@@ -146,13 +143,17 @@ impl Link {
             return;
         };
         let mut lane = flow.send.lane;
-        if self.is_lossy() && flow.accepted {
-            lane = self.lightest_lane(lane);
+        if flow.accepted {
+            lane = match self.is_lossy() {
+                true => self.lightest_lane(lane),
+                false if flow.is_short() => self.lane_without_long_flows(lane),
+                false => lane,
+            };
         }
         if let (Some(state), Some(flow)) = (self.lanes.get_mut(&lane), self.flows.get_mut(&id)) {
             flow.send.queued = true;
             flow.send.limits.lane_waits(lane, state.clock);
-            if flow.send.counters.app_bytes < SHORT_FLOW_BYTES {
+            if flow.is_short() {
                 state.short_flows.push_back(id);
             } else {
                 state.long_flows.push_back(id);
