@@ -86,6 +86,9 @@ pub(crate) const CONTROL_BYTES_MAX: usize = 1 << 20;
 /// Longest wait of an acknowledgement while something is outstanding.
 pub(crate) const ACK_DELAY: Duration = Duration::from_millis(10);
 
+/// A block of so many plain bytes is acknowledged at once if nothing was for [`ACK_DELAY`].
+pub(crate) const ACK_AT_ONCE_BYTES: usize = 4 << 10;
+
 /// An acknowledgement goes out at once when this share of the window is unacknowledged.
 pub(crate) const ACK_WINDOW_SHARE: u64 = 8;
 

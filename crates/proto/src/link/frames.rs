@@ -11,7 +11,9 @@ use crate::{
     flow::{Flow, ReceiveHalf, Verdict},
     frame::{BlockFrame, FlowId, Frame, LaneId, LaneList, end_check},
     hello::Hello,
-    limits::{ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX},
+    limits::{
+        ACK_AT_ONCE_BYTES, ACK_DELAY, ACK_WINDOW_SHARE, OUTSTANDING_BLOCKS_MAX, PADDING_BYTES_MAX,
+    },
     moment::Moment,
     planted::Bug,
     predictions::opening,
@@ -428,10 +430,12 @@ impl Link {
         let at_once = geometry.window_bytes() as u64 / ACK_WINDOW_SHARE;
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.unacked_bytes += len as u64;
-            let due = if state.unacked_bytes >= at_once {
-                now
-            } else {
-                now + ACK_DELAY
+            // One that goes out as bytes come leaves the kernel's own acknowledgements at their pace. One in between makes
+            // the kernel acknowledge a packet late, and BBR at the other end takes the link for faster than it is.
+            let is_long = len >= ACK_AT_ONCE_BYTES && now.since(state.acked_at) >= ACK_DELAY;
+            let due = match is_long || state.unacked_bytes >= at_once {
+                true => now,
+                false => now + ACK_DELAY,
             };
             state.ack_due = Some(state.ack_due.map_or(due, |earlier| earlier.min(due)));
             if due == now {

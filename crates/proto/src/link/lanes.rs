@@ -62,6 +62,8 @@ pub(super) struct Lane {
     pub(super) acked_blocks: u64,
     pub(super) unacked_bytes: u64,
     pub(super) ack_due: Option<Moment>,
+    /// When the last acknowledgement went out.
+    pub(super) acked_at: Moment,
     pub(super) heard_at: Moment,
     pub(super) ping: Option<(u64, Moment)>,
     pub(super) ping_due: Moment,

@@ -294,6 +294,7 @@ impl Link {
         if is_due && blocks > state.acked_blocks {
             state.ack_due = None;
             state.acked_blocks = blocks;
+            state.acked_at = now;
             state.unacked_bytes = 0;
             Frame::Ack { blocks }.write(out);
         }

@@ -1,5 +1,7 @@
 //! How long blocks are, and how many wait for acknowledgements.
 
+use std::time::Duration;
+
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{Event, LaneId, LinkConfig};
 
@@ -73,4 +75,42 @@ fn an_acknowledgement_that_waits_for_its_transport_asks_for_no_calls() {
     let events: Vec<Event> = std::iter::from_fn(|| pair.far.poll_event()).collect();
     assert!(events.contains(&Event::Transmit(LaneId(0))));
     assert!(pair.far.poll_timeout().expect("pings are due") > pair.now);
+}
+
+#[test]
+fn a_long_block_is_acknowledged_as_it_comes_and_a_short_one_with_what_follows() {
+    // Of what comes every 12 ms and every 4 ms, in blocks of so many bytes, so many are answered as they come.
+    let cases = [(12, 8000, 50), (4, 8000, 17), (12, 100, 0)];
+    for (every_ms, len, asked) in cases {
+        let mut pair = Pair::new(1);
+        let flow = pair.open("a:1");
+        pair.now = pair.now + Duration::from_secs(1);
+        let mut answered = 0;
+        for seed in 0..50 {
+            assert_eq!(pair.near.write(flow, &noise(len, seed)), len);
+            let bytes = transmit(&mut pair.near, pair.now, LaneId(0));
+            pair.far
+                .receive(pair.now, LaneId(0), &bytes)
+                .expect("no fault");
+            let answer = transmit(&mut pair.far, pair.now, LaneId(0));
+            answered += i32::from(!answer.is_empty());
+            pair.near
+                .receive(pair.now, LaneId(0), &answer)
+                .expect("no fault");
+            let next = pair.now + Duration::from_millis(every_ms);
+            while let Some(due) = pair.far.poll_timeout().filter(|&due| due < next) {
+                pair.now = pair.now.max(due);
+                pair.far.handle_timeout(pair.now);
+                let answer = transmit(&mut pair.far, pair.now, LaneId(0));
+                pair.near
+                    .receive(pair.now, LaneId(0), &answer)
+                    .expect("no fault");
+            }
+            pair.now = next;
+            let mut heard = Vec::new();
+            take_all(&mut pair.far, flow, &mut heard);
+            assert_eq!(heard.len(), len);
+        }
+        assert_eq!(answered, asked, "{len} bytes every {every_ms} ms");
+    }
 }

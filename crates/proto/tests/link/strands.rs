@@ -304,6 +304,37 @@ fn a_flow_that_was_fast_leaves_the_window_to_others() {
 }
 
 #[test]
+fn a_short_flow_leaves_a_lane_that_long_ones_keep_busy() {
+    let mut pair = Pair::new(2);
+    let (bulk, talk) = (pair.open_on(A), pair.open_on(A));
+    // Until it has sent much, a flow counts as short itself.
+    for seed in 0..2 {
+        assert_eq!(pair.near.write(bulk, &noise(64_000, seed)), 64_000);
+        pair.settle();
+        take_all(&mut pair.far, bulk, &mut Vec::new());
+        pair.far.taken(bulk, 64_000);
+        pair.settle();
+    }
+    assert_eq!(pair.near.write(talk, b"alone"), 5);
+    assert!(!transmit(&mut pair.near, pair.now, A).is_empty());
+    pair.near.transmitted(pair.now, A, Written::default());
+    pair.settle();
+
+    let written = pair.near.write(bulk, &noise(200_000, 3));
+    assert!(written > 100_000, "more than one block: {written}");
+    assert!(!transmit(&mut pair.near, pair.now, A).is_empty());
+    assert_eq!(pair.near.write(talk, b"beside it"), 9);
+    let beside = transmit(&mut pair.near, pair.now, B);
+    assert!((9..200).contains(&beside.len()));
+    pair.far.receive(pair.now, B, &beside).expect("no fault");
+    assert_eq!(pair.near.write(bulk, &noise(64_000, 4)), 64_000);
+    assert!(
+        transmit(&mut pair.near, pair.now, B).is_empty(),
+        "long ones stay"
+    );
+}
+
+#[test]
 fn a_flow_survives_a_spare_lane_on_which_all_of_it_has_come() {
     let mut pair = Pair::new(2);
     let flow = pair.open_on(A);
