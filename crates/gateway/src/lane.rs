@@ -140,7 +140,7 @@ pub(crate) async fn run(
     }
     link.with(|link, _| link.close_lane(*id, LaneFault::TransportClosed));
     link.remove_lane(*id);
-    // The far end closes a lane that this end left: that is no failure, whichever of the two is heard first.
+    // A lane that both ends left is closed: that is no failure, whichever of the two is heard first.
     match signals.fault() {
         Some(LaneFault::Spare) => LaneEnd::Lane(LaneFault::Spare),
         _ => end,

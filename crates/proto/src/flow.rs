@@ -1,7 +1,7 @@
 //! One flow: an application's connection as this end of the link sees it.
 //!
 //! A flow has a home lane, the one that its OPEN went over. What one direction sends on one
-//! lane is a *strand*: mostly there is one, on the home lane; where loss holds lanes up there
+//! lane is a *strand*: mostly there is one, on the home lane; where that is held up or busy there
 //! are several, and the receiver puts their bytes in order. A strand ends with the flow's last
 //! word (END, RESET, REFUSE) on its lane. What still comes of it after the flow is over here
 //! is decoded, to keep the caches equal, and dropped; only the lane remembers it then.
@@ -133,6 +133,13 @@ impl Verdict {
 const SHORT_FLOW_BYTES: u64 = 64 << 10;
 
 impl Flow {
+    /// Whether blocks may go over other lanes than its home, where they may overtake ACCEPT. The opener would learn from
+    /// those that it does not yet know to be excluded.
+    pub(crate) fn may_leave_home(&self) -> bool {
+        let excludes = self.send.class == TrafficClass::Excluded(Exclusion::Rule);
+        self.accepted && (self.opened_here || !excludes)
+    }
+
     pub(crate) fn is_short(&self) -> bool {
         self.send.counters.app_bytes < SHORT_FLOW_BYTES
     }

@@ -128,7 +128,7 @@ pub enum Frame<'a> {
     Drain,
     /// Loss slows down what this end sends on the lane; in version 1, what came on it.
     Stalled,
-    /// The near end opens no more flows on this lane, which the far end closes when nothing uses it.
+    /// The near end opens no more flows on this lane; in answer, nothing more of a flow comes from the far end on it.
     Spare,
     /// Chunks that the receiver of a flow has and expects on it.
     Offer(OfferFrame<'a>),

@@ -73,8 +73,12 @@ impl Dialer {
             let now = Instant::now();
             let lanes_max = link.with(|link, _| link.lanes_max());
             let wanted = self.plan.wanted_lanes(now, lanes_max);
-            link.with(|link, _| link.leave_spare_lane(wanted));
-            for dial in self.plan.next_dials(now, self.lanes.len(), lanes_max) {
+            let spare = link.with(|link, _| {
+                link.leave_spare_lane(wanted);
+                link.spare_lanes()
+            });
+            let alive = self.lanes.len().saturating_sub(spare);
+            for dial in self.plan.next_dials(now, alive, lanes_max) {
                 let (gateway, peer) = (Arc::clone(&self.gateway), Arc::clone(&self.peer));
                 let lane = keep_lane(gateway, peer, Arc::clone(&link));
                 self.lanes.spawn(async move { (dial, lane.await) });

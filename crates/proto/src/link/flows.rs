@@ -4,7 +4,7 @@ use super::{Event, Link, ResetReason, keys_where};
 use crate::{
     flow::Flow,
     frame::{FlowId, Frame, LaneId},
-    limits::{BLOCK_BYTES_MAX, PING_INTERVAL, REASON_BYTES_MAX, TARGET_BYTES_MAX},
+    limits::{ACK_DELAY, BLOCK_BYTES_MAX, PING_INTERVAL, REASON_BYTES_MAX, TARGET_BYTES_MAX},
     moment::Moment,
     predictions::opening,
     traffic::Exclusion,
@@ -266,9 +266,10 @@ impl Link {
             let news = receive.credit.reported_bytes() - before;
             let frame = Frame::Credit { flow: id, bytes };
             match self.lanes.get_mut(&lane) {
-                // It need not leave before the acknowledgement that is due soon: each would be a write of its own.
-                Some(state) if news < LAZY_CREDIT_BYTES && state.ack_due.is_some() => {
+                // It leaves with the next acknowledgement, at the latest when one would: each would be a write of its own.
+                Some(state) if news < LAZY_CREDIT_BYTES && state.acknowledges() => {
                     frame.write(&mut state.control);
+                    state.ack_due.get_or_insert(state.acked_at + ACK_DELAY);
                 }
                 _ => self.send_control(lane, &frame),
             }

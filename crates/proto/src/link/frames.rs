@@ -42,7 +42,7 @@ impl Link {
         let result = loop {
             match self.receive_next(now, lane, rest) {
                 Ok(0) => break Ok(()),
-                // Each frame has one short answer at most, so this is soon enough.
+                // A frame has one short answer on its lane at most, so this is soon enough.
                 Ok(_) if self.is_flooded(lane) => {
                     break Err(Violation::AnswersNotRead.into());
                 }

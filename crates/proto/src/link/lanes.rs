@@ -22,7 +22,8 @@ use crate::{
     hello::Hello,
     limited::LaneClock,
     limits::{
-        HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS, WINDOW_BYTES_MAX,
+        ACK_DELAY, HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS,
+        WINDOW_BYTES_MAX,
     },
     matching::{receiver::Receiver, sender::Sender},
     moment::Moment,
@@ -135,6 +136,11 @@ impl Lane {
 
     pub(super) fn queued_flows(&self) -> usize {
         self.short_flows.len() + self.long_flows.len()
+    }
+
+    /// Whether an acknowledgement is due soon, or has gone out just now, so that the next is not far.
+    pub(super) fn acknowledges(&self) -> bool {
+        self.ack_due.is_some() || self.heard_at.since(self.acked_at) < ACK_DELAY
     }
 
     pub(super) fn is_held_up(&self, now: Moment) -> bool {
@@ -354,7 +360,7 @@ impl Link {
         let Some(state) = self.lanes.remove(&lane) else {
             return;
         };
-        let fault = match state.is_spare {
+        let fault = match state.is_left_by_far {
             true => LaneFault::Spare,
             false => fault,
         };
@@ -367,7 +373,7 @@ impl Link {
         if Bug::EarlyHoles.is_planted() {
             self.caches.sender.settle_unasked(lane);
         }
-        self.counters.events.lanes_lost += u64::from(state.is_up && !state.is_spare);
+        self.counters.events.lanes_lost += u64::from(state.is_up && !state.is_left_by_far);
         self.dead_lanes.insert(
             lane,
             DeadLane {

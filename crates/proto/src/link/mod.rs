@@ -21,7 +21,7 @@
 //! | `flows` | the applications' side |
 //! | `predictions` | this end's offers, and its history |
 //! | `confirming` | the other end's offers, and what is confirmed of them |
-//! | `strands` | flows on several lanes, because loss holds theirs up |
+//! | `strands` | flows on several lanes, because theirs is held up or busy |
 //! | `timers` | deadlines |
 //! | `status` | what users see |
 

@@ -8,7 +8,7 @@
 //! order; no lane waits for another. A single flow then has all lanes' congestion windows.
 //!
 //! Without loss flows stay on the lane that their target hashes to, where they find each other
-//! at once. Only short ones leave a lane that long ones keep busy.
+//! at once. Only the first bytes of a flow go elsewhere while long ones keep that lane busy.
 
 use super::{Event, Link, ResetReason, Role, keys_where, lanes::Lane};
 use crate::{
@@ -75,8 +75,10 @@ impl Link {
             return Ok(());
         };
         match role {
-            Role::Far => state.is_spare = true,
             Role::Near if !state.is_spare => return Err(Violation::SpareUnasked),
+            Role::Near if state.is_left_by_far => return Ok(()),
+            Role::Far if state.is_spare => return Ok(()),
+            Role::Far => state.is_spare = true,
             Role::Near => {
                 state.is_left_by_far = true;
                 self.all_came_on(lane);
@@ -122,6 +124,12 @@ impl Link {
         }
     }
 
+    /// Lanes that are alive, and that this end or the other has left.
+    #[must_use]
+    pub fn spare_lanes(&self) -> usize {
+        self.lanes.values().filter(|lane| lane.is_spare).count()
+    }
+
     /// Whether no flow depends on the lane, and all that was sent on it has arrived.
     fn is_unused(&self, id: LaneId) -> bool {
         let has_work = |lane: &Lane| lane.is_writing || lane.has_queued_flows();
@@ -149,7 +157,7 @@ impl Link {
             return None;
         }
         let flows = &self.flows;
-        let may_leave = |id: &FlowId| flows.get(id).is_some_and(|flow| flow.accepted);
+        let may_leave = |id: &FlowId| flows.get(id).is_some_and(Flow::may_leave_home);
         let mut busy: Vec<&mut Lane> = self
             .lanes
             .values_mut()
@@ -165,16 +173,18 @@ impl Link {
         })
     }
 
-    /// The lane that a short flow with something to send, now on `present`, had best travel on. On one that long flows keep
-    /// busy it would wait for all that they have given its transport.
-    pub(super) fn lane_without_long_flows(&self, present: LaneId) -> LaneId {
+    /// The lane that a short flow with something to send had best travel on. On a home lane that long flows keep busy it
+    /// would wait for all that they have given its transport.
+    pub(super) fn lane_without_long_flows(&self, home: LaneId) -> LaneId {
         let is_slow = |lane: &Lane| lane.is_writing && !lane.long_flows.is_empty();
-        if !self.lanes.get(&present).is_some_and(is_slow) {
-            return present;
+        if !self.lanes.get(&home).is_some_and(is_slow) {
+            return home;
         }
         let lanes = self.lanes.iter();
-        let mut quick = lanes.filter(|(_, lane)| self.takes_flows(lane) && !is_slow(lane));
-        quick.next().map_or(present, |(&id, _)| id)
+        let quick = lanes.filter(|(_, lane)| self.takes_flows(lane) && !is_slow(lane));
+        // One that stands still has bytes left to write, or a ping without an answer.
+        let best = quick.min_by_key(|(_, lane)| (lane.is_writing, lane.ping.is_some()));
+        best.map_or(home, |(&id, _)| id)
     }
 
     /// The lane that a flow with something to send, now on `present`, had best travel on.

@@ -142,14 +142,14 @@ impl Link {
         else {
             return;
         };
-        let mut lane = flow.send.lane;
-        if flow.accepted {
-            lane = match self.is_lossy() {
-                true => self.lightest_lane(lane),
-                false if flow.is_short() => self.lane_without_long_flows(lane),
-                false => lane,
-            };
-        }
+        let lane = match self.is_lossy() {
+            true if flow.may_leave_home() => self.lightest_lane(flow.send.lane),
+            true => flow.send.lane,
+            false if flow.may_leave_home() && flow.is_short() => {
+                self.lane_without_long_flows(flow.home)
+            }
+            false => flow.home,
+        };
         if let (Some(state), Some(flow)) = (self.lanes.get_mut(&lane), self.flows.get_mut(&id)) {
             flow.send.queued = true;
             flow.send.limits.lane_waits(lane, state.clock);
@@ -289,10 +289,12 @@ impl Link {
             return;
         };
         let speaks_anyway = !out.is_empty() || state.has_queued_flows();
-        let is_due = state.ack_due.is_some_and(|due| due <= now || speaks_anyway);
+        if !(state.ack_due).is_some_and(|due| due <= now || speaks_anyway) {
+            return;
+        }
+        state.ack_due = None;
         let blocks = self.caches.receiver.blocks_applied(lane);
-        if is_due && blocks > state.acked_blocks {
-            state.ack_due = None;
+        if blocks > state.acked_blocks {
             state.acked_blocks = blocks;
             state.acked_at = now;
             state.unacked_bytes = 0;

@@ -35,6 +35,7 @@ fn as_many_as_are_to_stay_take_flows_however_often_spare_ones_are_left() {
             ended.sort_by_key(|(lane, _)| std::cmp::Reverse(*lane));
             assert_eq!(ended, spared);
         }
+        assert_eq!(pair.near.spare_lanes(), 0);
         assert_eq!(pair.near.counters().events.lanes_lost, 0);
         assert_eq!(pair.near.counters().events.flows_reset, 0);
     }
@@ -104,4 +105,17 @@ fn the_far_end_leaves_no_lane_by_itself() {
         )
     };
     assert!(fault.is_err_and(refused));
+}
+
+#[test]
+fn a_lane_that_dies_while_only_one_end_has_left_it_is_lost() {
+    let mut pair = Pair::new(2);
+    assert_eq!(pair.near.leave_spare_lane(1), Some(LaneId(1)));
+    assert_eq!(pair.near.spare_lanes(), 1);
+    pair.near.close_lane(LaneId(1), LaneFault::TransportClosed);
+    pair.carried.remove(&LaneId(1));
+    pair.settle();
+    let lost = [(LaneId(1), LaneFault::TransportClosed)];
+    assert_eq!(ended(&pair.near_events), lost);
+    assert_eq!(pair.near.counters().events.lanes_lost, 1);
 }

@@ -335,6 +335,85 @@ fn a_short_flow_leaves_a_lane_that_long_ones_keep_busy() {
 }
 
 #[test]
+fn a_flow_that_gets_long_beside_a_long_one_comes_home() {
+    let mut pair = Pair::new(2);
+    let flows = [pair.open_on(A), pair.open_on(A)];
+    let content = noise(4 << 20, 9);
+    let mut sent = [0; 2];
+    let mut elsewhere = 0;
+    for _ in 0..2 {
+        let end = sent[0] + 64_000;
+        assert_eq!(pair.near.write(flows[0], &content[sent[0]..end]), 64_000);
+        pair.settle();
+        take_all(&mut pair.far, flows[0], &mut Vec::new());
+        pair.far.taken(flows[0], 64_000);
+        pair.settle();
+        sent[0] = end;
+    }
+    sent[0] += pair.near.write(flows[0], &content[sent[0]..]);
+    let on_home = transmit(&mut pair.near, pair.now, A);
+    pair.far.receive(pair.now, A, &on_home).expect("no fault");
+    for turn in 0.. {
+        if sent.iter().all(|&sent| sent == content.len()) {
+            break;
+        }
+        assert!(turn < 1000, "{sent:?} of {} bytes", content.len());
+        for (&flow, sent) in flows.iter().zip(&mut sent) {
+            *sent += pair.near.write(flow, &content[*sent..]);
+        }
+        // Both lanes' transports are busy while the other end hears nothing.
+        for _ in 0..4 {
+            let on_home = transmit(&mut pair.near, pair.now, A);
+            let on_other = transmit(&mut pair.near, pair.now, B);
+            elsewhere += on_other.len();
+            pair.far.receive(pair.now, A, &on_home).expect("no fault");
+            pair.far.receive(pair.now, B, &on_other).expect("no fault");
+        }
+        for (lane, flow) in [(A, flows[0]), (B, flows[1])] {
+            pair.near.transmitted(pair.now, lane, Written::default());
+            let mut came = Vec::new();
+            take_all(&mut pair.far, flow, &mut came);
+            pair.far.taken(flow, came.len());
+        }
+        pair.pass(Duration::from_millis(11));
+    }
+    assert!(elsewhere < 2 << 16, "{elsewhere} bytes left home");
+    let regions = pair.near.status(pair.now).counters.sent.layers.region_bytes;
+    let repeated = regions as f64 / content.len() as f64;
+    assert!(repeated > 0.9, "{repeated} of what repeats was found");
+}
+
+#[test]
+fn what_a_rule_excludes_stays_behind_its_accept() {
+    for is_lossy in [false, true] {
+        let mut pair = Pair::new(2);
+        let bulk = pair.open_on(A);
+        for seed in 0..2 {
+            assert_eq!(pair.far.write(bulk, &noise(64_000, seed)), 64_000);
+            pair.settle();
+            take_all(&mut pair.near, bulk, &mut Vec::new());
+            pair.near.taken(bulk, 64_000);
+            pair.settle();
+        }
+        if is_lossy {
+            pair.lose();
+        }
+        pair.far.write(bulk, &noise(200_000, 3));
+        assert!(!transmit(&mut pair.far, pair.now, A).is_empty());
+        let flow = pair.offer_on(A);
+        let open = transmit(&mut pair.near, pair.now, A);
+        pair.far.receive(pair.now, A, &open).expect("no fault");
+        pair.far.accept_flow(flow, true);
+        assert_eq!(pair.far.write(flow, b"a secret"), 8);
+        let beside = transmit(&mut pair.far, pair.now, B);
+        pair.near.receive(pair.now, B, &beside).expect("no fault");
+        let mut came = Vec::new();
+        take_all(&mut pair.near, flow, &mut came);
+        assert!(came.is_empty(), "before it is known to be excluded");
+    }
+}
+
+#[test]
 fn a_flow_survives_a_spare_lane_on_which_all_of_it_has_come() {
     let mut pair = Pair::new(2);
     let flow = pair.open_on(A);

@@ -400,7 +400,7 @@ impl World {
 
     pub(super) fn leave_spare_lane(&mut self) -> Result<(), Failure> {
         let link = self.near_instance;
-        // As a dialler does, which may look again before the far end has closed the first.
+        // As a dialler does, which may look again before the far end has left the first.
         for _ in 0..3 {
             let Some(lane) = self
                 .link_side(End::Near, link)

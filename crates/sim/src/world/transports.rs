@@ -40,7 +40,7 @@ impl World {
         let Some(side) = self.link_side(End::Near, link) else {
             return Ok(());
         };
-        if side.link.lanes_alive() >= wanted {
+        if side.link.lanes_alive() - side.link.spare_lanes() >= wanted {
             return Ok(());
         }
         let Some(lane) = side.link.dial_lane(now) else {
