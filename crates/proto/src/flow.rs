@@ -6,6 +6,8 @@
 //! word (END, RESET, REFUSE) on its lane. What still comes of it after the flow is over here
 //! is decoded, to keep the caches equal, and dropped; only the lane remembers it then.
 
+use core::time::Duration;
+
 use refrain_codec::SourceCursor;
 
 use crate::{
@@ -66,6 +68,10 @@ pub(crate) struct SendHalf {
     /// It began with a request to encrypt by GSSAPI.
     pub(crate) asked_for_gssapi: bool,
     pub(crate) counters: LayerCounters,
+    /// When the last of what it had to send was sent, if nothing has come since.
+    pub(crate) drained_at: Option<Moment>,
+    /// What it had sent when it last rested.
+    bytes_before_rest: u64,
     pub(crate) limits: Limits,
 }
 
@@ -129,8 +135,11 @@ impl Verdict {
     }
 }
 
-/// A flow counts as short until it has sent this much.
+/// A flow counts as short until it has sent this much since it began, or last rested.
 const SHORT_FLOW_BYTES: u64 = 64 << 10;
+
+/// A flow has rested that had nothing to send for so long: a terminal, or a connection between two requests.
+const REST: Duration = Duration::from_millis(100);
 
 impl Flow {
     /// Whether blocks may go over other lanes than its home, where they may overtake ACCEPT. The opener would learn from
@@ -141,7 +150,15 @@ impl Flow {
     }
 
     pub(crate) fn is_short(&self) -> bool {
-        self.send.counters.app_bytes < SHORT_FLOW_BYTES
+        self.send.counters.app_bytes - self.send.bytes_before_rest < SHORT_FLOW_BYTES
+    }
+
+    /// It has something to send again.
+    pub(crate) fn stirs(&mut self, now: Moment) {
+        let drained_at = self.send.drained_at.take();
+        if drained_at.is_some_and(|at| now.since(at) >= REST) {
+            self.send.bytes_before_rest = self.send.counters.app_bytes;
+        }
     }
 
     /// Adds what it counted to its link's counters. What it sent counts once it is delivered.

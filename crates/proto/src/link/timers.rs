@@ -80,7 +80,7 @@ impl Link {
     }
 
     /// When anything last came, on any lane.
-    fn heard_at(&self) -> Moment {
+    pub(super) fn heard_at(&self) -> Moment {
         let heard = self.lanes.values().map(|lane| lane.heard_at);
         heard.max().unwrap_or_default()
     }

@@ -135,25 +135,28 @@ impl Link {
     }
 
     pub(super) fn queue_flow(&mut self, id: FlowId) {
+        // The latest moment that is known here. Where nothing is heard, nothing waits either.
+        let now = self.heard_at();
         let Some(flow) = self
             .flows
-            .get(&id)
+            .get_mut(&id)
             .filter(|flow| !flow.send.queued && flow.wants_lane())
         else {
             return;
         };
+        flow.stirs(now);
+        let (home, present) = (flow.home, flow.send.lane);
+        let (may_leave, is_short) = (flow.may_leave_home(), flow.is_short());
         let lane = match self.is_lossy() {
-            true if flow.may_leave_home() => self.lightest_lane(flow.send.lane),
-            true => flow.send.lane,
-            false if flow.may_leave_home() && flow.is_short() => {
-                self.lane_without_long_flows(flow.home)
-            }
-            false => flow.home,
+            true if may_leave => self.lightest_lane(present),
+            true => present,
+            false if may_leave && is_short => self.lane_without_long_flows(home),
+            false => home,
         };
         if let (Some(state), Some(flow)) = (self.lanes.get_mut(&lane), self.flows.get_mut(&id)) {
             flow.send.queued = true;
             flow.send.limits.lane_waits(lane, state.clock);
-            if flow.is_short() {
+            if is_short {
                 state.short_flows.push_back(id);
             } else {
                 state.long_flows.push_back(id);
@@ -556,6 +559,7 @@ impl Link {
         );
         self.counters.events.strands_added += (strands.len() - known_strands) as u64;
         flow.send.pending.take(len);
+        flow.send.drained_at = flow.send.pending.is_empty().then_some(now);
         flow.send.lane = lane;
         self.pending_bytes -= len;
         if let Some(state) = self.lanes.get_mut(&lane) {

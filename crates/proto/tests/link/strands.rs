@@ -303,35 +303,42 @@ fn a_flow_that_was_fast_leaves_the_window_to_others() {
     assert_eq!(sent as u64, expected);
 }
 
-#[test]
-fn a_short_flow_leaves_a_lane_that_long_ones_keep_busy() {
-    let mut pair = Pair::new(2);
-    let (bulk, talk) = (pair.open_on(A), pair.open_on(A));
-    // Until it has sent much, a flow counts as short itself.
+/// Sends 128,000 bytes near → far: the flow is long then.
+fn send_much(pair: &mut Pair, flow: FlowId) {
     for seed in 0..2 {
-        assert_eq!(pair.near.write(bulk, &noise(64_000, seed)), 64_000);
+        assert_eq!(pair.near.write(flow, &noise(64_000, seed)), 64_000);
         pair.settle();
-        take_all(&mut pair.far, bulk, &mut Vec::new());
-        pair.far.taken(bulk, 64_000);
+        take_all(&mut pair.far, flow, &mut Vec::new());
+        pair.far.taken(flow, 64_000);
         pair.settle();
     }
-    assert_eq!(pair.near.write(talk, b"alone"), 5);
-    assert!(!transmit(&mut pair.near, pair.now, A).is_empty());
-    pair.near.transmitted(pair.now, A, Written::default());
-    pair.settle();
+}
 
-    let written = pair.near.write(bulk, &noise(200_000, 3));
-    assert!(written > 100_000, "more than one block: {written}");
-    assert!(!transmit(&mut pair.near, pair.now, A).is_empty());
-    assert_eq!(pair.near.write(talk, b"beside it"), 9);
-    let beside = transmit(&mut pair.near, pair.now, B);
-    assert!((9..200).contains(&beside.len()));
-    pair.far.receive(pair.now, B, &beside).expect("no fault");
-    assert_eq!(pair.near.write(bulk, &noise(64_000, 4)), 64_000);
-    assert!(
-        transmit(&mut pair.near, pair.now, B).is_empty(),
-        "long ones stay"
-    );
+#[test]
+fn a_short_flow_leaves_a_lane_that_long_ones_keep_busy() {
+    for (is_long, rest_ms, leaves) in [(false, 0, true), (true, 90, false), (true, 110, true)] {
+        let mut pair = Pair::new(2);
+        let (bulk, talk) = (pair.open_on(A), pair.open_on(A));
+        send_much(&mut pair, bulk);
+        if is_long {
+            send_much(&mut pair, talk);
+        }
+        pair.now = pair.now + Duration::from_millis(rest_ms);
+        // What it answers.
+        assert_eq!(pair.far.write(talk, b"a key"), 5);
+        pair.settle();
+
+        let written = pair.near.write(bulk, &noise(200_000, 3));
+        assert!(written > 100_000, "more than one block: {written}");
+        assert!(!transmit(&mut pair.near, pair.now, A).is_empty());
+        assert_eq!(pair.near.write(talk, b"beside it"), 9);
+        let beside = transmit(&mut pair.near, pair.now, B);
+        pair.far.receive(pair.now, B, &beside).expect("no fault");
+        let mut came = Vec::new();
+        take_all(&mut pair.far, talk, &mut came);
+        let expected: &[u8] = if leaves { b"beside it" } else { b"" };
+        assert_eq!(came, expected, "after {rest_ms} ms");
+    }
 }
 
 #[test]
