@@ -143,10 +143,11 @@ const REST: Duration = Duration::from_millis(100);
 
 impl Flow {
     /// Whether blocks may go over other lanes than its home, where they may overtake ACCEPT. The opener would learn from
-    /// those that it does not yet know to be excluded.
+    /// those that it does not yet know to be excluded. Once it has taken some, it knows: they came behind the ACCEPT.
     pub(crate) fn may_leave_home(&self) -> bool {
         let excludes = self.send.class == TrafficClass::Excluded(Exclusion::Rule);
-        self.accepted && (self.opened_here || !excludes)
+        let is_known = self.opened_here || !excludes || self.send.credit.taken_bytes() > 0;
+        self.accepted && is_known
     }
 
     pub(crate) fn is_short(&self) -> bool {

@@ -78,7 +78,9 @@ impl Dialer {
                 link.spare_lanes()
             });
             let alive = self.lanes.len().saturating_sub(spare);
-            for dial in self.plan.next_dials(now, alive, lanes_max) {
+            // The link counts them among those that it may have.
+            let may_have = lanes_max.saturating_sub(spare).max(1);
+            for dial in self.plan.next_dials(now, alive, may_have) {
                 let (gateway, peer) = (Arc::clone(&self.gateway), Arc::clone(&self.peer));
                 let lane = keep_lane(gateway, peer, Arc::clone(&link));
                 self.lanes.spawn(async move { (dial, lane.await) });

@@ -128,7 +128,7 @@ impl Link {
             return None;
         };
         let mut frame = Vec::new();
-        self.send_confirm(lane, id, (first, count, digest), len, &mut frame);
+        self.send_confirm(now, (lane, id), (first, count, digest), len, &mut frame);
         if let Some(state) = self.lanes.get_mut(&lane) {
             state.control.append(&mut frame);
         }
@@ -140,8 +140,8 @@ impl Link {
     /// written.
     pub(super) fn send_confirm(
         &mut self,
-        lane: LaneId,
-        id: FlowId,
+        now: Moment,
+        (lane, id): (LaneId, FlowId),
         (first, count, digest): (u64, u64, RunDigest),
         len: usize,
         out: &mut Vec<u8>,
@@ -165,6 +165,7 @@ impl Link {
         let frame_bytes = out.len() - before;
         let waited = len.min(flow.send.pending.len());
         flow.send.pending.take(waited);
+        flow.send.drained_at = flow.send.pending.is_empty().then_some(now);
         flow.send.lane = lane;
         self.pending_bytes -= waited;
         flow.send.counters.count_confirmed(len as u64, frame_bytes);

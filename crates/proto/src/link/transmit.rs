@@ -355,7 +355,7 @@ impl Link {
                 len,
                 digest,
             } => {
-                self.send_confirm(lane, id, (first, count, digest), len, out);
+                self.send_confirm(now, (lane, id), (first, count, digest), len, out);
                 0
             }
         };

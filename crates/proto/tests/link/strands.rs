@@ -406,7 +406,8 @@ fn what_a_rule_excludes_stays_behind_its_accept() {
             pair.lose();
         }
         pair.far.write(bulk, &noise(200_000, 3));
-        assert!(!transmit(&mut pair.far, pair.now, A).is_empty());
+        let on_home = transmit(&mut pair.far, pair.now, A);
+        assert!(!on_home.is_empty());
         let flow = pair.offer_on(A);
         let open = transmit(&mut pair.near, pair.now, A);
         pair.far.receive(pair.now, A, &open).expect("no fault");
@@ -417,6 +418,33 @@ fn what_a_rule_excludes_stays_behind_its_accept() {
         let mut came = Vec::new();
         take_all(&mut pair.near, flow, &mut came);
         assert!(came.is_empty(), "before it is known to be excluded");
+
+        if is_lossy {
+            continue;
+        }
+        // Then it may go where others do.
+        pair.near.receive(pair.now, A, &on_home).expect("no fault");
+        pair.far.transmitted(pair.now, A, Written::default());
+        pair.settle();
+        let mut read = |pair: &mut Pair, flow| {
+            came.clear();
+            take_all(&mut pair.near, flow, &mut came);
+            pair.near.taken(flow, came.len());
+            came.len()
+        };
+        assert_eq!(read(&mut pair, flow), 8);
+        read(&mut pair, bulk);
+        assert_eq!(pair.far.write(flow, &noise(16_000, 4)), 16_000);
+        pair.settle();
+        assert_eq!(read(&mut pair, flow), 16_000);
+        pair.pass(Duration::from_millis(20));
+        assert!(pair.far.write(bulk, &noise(200_000, 5)) > 100_000);
+        let on_home = transmit(&mut pair.far, pair.now, A);
+        assert!(!on_home.is_empty());
+        assert_eq!(pair.far.write(flow, b"more"), 4);
+        let beside = transmit(&mut pair.far, pair.now, B);
+        pair.near.receive(pair.now, B, &beside).expect("no fault");
+        assert_eq!(read(&mut pair, flow), 4);
     }
 }
 
