@@ -8,7 +8,8 @@
 //! order; no lane waits for another. A single flow then has all lanes' congestion windows.
 //!
 //! Without loss flows stay on the lane that their target hashes to, where they find each other
-//! at once. Only the first bytes of a flow go elsewhere while long ones keep that lane busy.
+//! at once. Only the first bytes of a flow, and those after a rest, go elsewhere while long ones
+//! keep that lane busy.
 
 use super::{Event, Link, ResetReason, Role, keys_where, lanes::Lane};
 use crate::{
