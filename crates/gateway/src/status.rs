@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 pub use refrain_proto::counters::PredictionCounters as Predictions;
 use refrain_proto::{
     Exclusion, TrafficClass,
-    counters::{Count, DirectionCounters, EventCounters, LayerCounters, LinkCounters},
+    counters::{
+        Count, DirectionCounters, EventCounters, LayerCounters, LinkCounters, WaitCounters,
+    },
+    limited,
     link::{FlowPredictions, FlowStatus, LinkStatus},
 };
 use serde::{Deserialize, Serialize};
@@ -135,6 +138,9 @@ pub struct Peer {
     pub holes: usize,
     /// Plain bytes that are held in memory for what this end offered.
     pub offered_bytes_held: u64,
+    /// How long the sending of its flows waited since the link began, summed over open and ended flows.
+    #[serde(default)]
+    pub limited_by: LimitedBy,
     /// What happened since the link began.
     #[serde(flatten)]
     pub counters: EventCounters,
@@ -206,7 +212,7 @@ pub struct Flow {
     pub limited_by: LimitedBy,
 }
 
-/// How long a flow's sending waited, by what it waited for; the rest of its age it had nothing to send.
+/// How long the sending of a flow waited, by cause. The rest of its age it had nothing to send.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct LimitedBy {
     /// Seconds for its reader at the other end, which takes slowly what has come.
@@ -290,6 +296,7 @@ impl Peer {
     fn with_link(self, link: &LinkStatus, gone_at: Option<Instant>) -> Peer {
         let mut peer = self;
         peer.counters = link.counters.events;
+        peer.limited_by = LimitedBy::from(link.counters.waits);
         let up = link.lanes.iter().filter(|lane| lane.is_up);
         peer.lanes = up.clone().count();
         peer.up = peer.lanes > 0;
@@ -464,12 +471,30 @@ impl Flow {
                 link.received.cache_bytes > 0,
                 unpredicted,
             ),
-            limited_by: LimitedBy {
-                reader_s: flow.limited_by.reader.as_secs_f64(),
-                credit_s: flow.limited_by.credit.as_secs_f64(),
-                link_s: flow.limited_by.link.as_secs_f64(),
-                processor_s: flow.limited_by.processor.as_secs_f64(),
-            },
+            limited_by: LimitedBy::from(flow.limited_by),
+        }
+    }
+}
+
+impl From<limited::LimitedBy> for LimitedBy {
+    fn from(limited_by: limited::LimitedBy) -> Self {
+        Self {
+            reader_s: limited_by.reader.as_secs_f64(),
+            credit_s: limited_by.credit.as_secs_f64(),
+            link_s: limited_by.link.as_secs_f64(),
+            processor_s: limited_by.processor.as_secs_f64(),
+        }
+    }
+}
+
+impl From<WaitCounters> for LimitedBy {
+    fn from(waits: WaitCounters) -> Self {
+        let seconds = |us: u64| us as f64 / 1e6;
+        Self {
+            reader_s: seconds(waits.reader_us),
+            credit_s: seconds(waits.credit_us),
+            link_s: seconds(waits.link_us),
+            processor_s: seconds(waits.processor_us),
         }
     }
 }

@@ -72,6 +72,8 @@ counters! {
         received: DirectionCounters,
         /// What happened.
         events: EventCounters,
+        /// What this end's sending waited for.
+        waits: WaitCounters,
     }
 
     /// One direction of a link.
@@ -148,6 +150,18 @@ counters! {
         app_bytes: u64,
         /// Bytes of their frames on the link, inside of its encryption.
         link_bytes: u64,
+    }
+
+    /// How long the sending of flows waited, in microseconds, summed over flows.
+    pub struct WaitCounters {
+        /// For readers at the other end.
+        reader_us: u64,
+        /// For credit of the link's window.
+        credit_us: u64,
+        /// For the sockets of the lanes.
+        link_us: u64,
+        /// For this end's processor.
+        processor_us: u64,
     }
 
     /// What happened to a link's lanes, flows and predictions.

@@ -165,6 +165,7 @@ impl Flow {
     /// Adds what it counted to its link's counters. What it sent counts once it is delivered.
     pub(crate) fn count(&self, counters: &mut LinkCounters) {
         counters.received.layers.add(&self.receive.counters);
+        counters.waits.add(&self.send.limits.waits());
         if let Some(expectations) = &self.send.expectations {
             counters.sent.predictions.add(&expectations.counters);
         }

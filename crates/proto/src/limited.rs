@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use crate::{frame::LaneId, moment::Moment};
+use crate::{counters::WaitCounters, frame::LaneId, moment::Moment};
 
 /// How long a flow waited for each. Bytes that wait for their lane count as waiting for the link or the processor,
 /// as the lane spent its time meanwhile.
@@ -55,6 +55,17 @@ impl Limits {
         let mut counted = self.counted;
         self.count_writer(now, round_trip, &mut counted);
         counted
+    }
+
+    /// What was counted, without a present wait.
+    pub(crate) fn waits(&self) -> WaitCounters {
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        WaitCounters {
+            reader_us: us(self.counted.reader),
+            credit_us: us(self.counted.credit),
+            link_us: us(self.counted.link),
+            processor_us: us(self.counted.processor),
+        }
     }
 
     /// Bytes wait for `lane`, whose clock says this.

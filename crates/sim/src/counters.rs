@@ -19,10 +19,12 @@ impl Counters {
             sent,
             received,
             events,
+            waits,
         } = &status.counters;
         counters.add("sent", sent);
         counters.add("received", received);
         counters.add("link", events);
+        counters.add("waits", waits);
         for class in TrafficClass::COUNTED {
             let mut sum = Carried::default();
             let of_class = status.targets.iter().filter(|(_, of, _)| *of == class);
