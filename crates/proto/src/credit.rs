@@ -7,10 +7,11 @@
 //! The sender shares the window out. What a flow has *outstanding*, written and not yet taken, beyond its floor is
 //! its *excess*. A flow may send while its excess is less than what all flows together leave of the window: the
 //! threshold of shared-memory switches (Choudhury and Hahne, *Dynamic Queue Length Thresholds*, 1998). One flow
-//! takes half of the window at once, n flows an equal share each, and one that is idle takes nothing. Flows from
-//! which no CREDIT came of late, which are new or stand still, have at most half of the window together: without
-//! that, many readers that stand still would slow all others down. The floor keeps each flow moving, whatever the
-//! others hold.
+//! takes half of the window at once, n flows an equal share each, and one that is idle takes nothing. Flows that are
+//! not *proven* have at most half of the window together: without that, many readers that stand still would slow all
+//! others down. A flow is proven while CREDIT comes, and not before its reader has taken more than kernels hold for a
+//! reader that takes nothing. Until then it may have a multiple of what was taken, from a further eighth. The floor
+//! keeps each flow moving, whatever the others hold.
 //!
 //! A peer of wire version 1 shares no window. It gives each flow a floor of its own with OPEN and ACCEPT, and its
 //! CREDIT says how many more bytes may be sent: as many as were taken, or more, which widens the floor.
@@ -44,6 +45,13 @@ const PROVEN_ROUND_TRIPS: u32 = 3;
 const PROVEN_MIN: Duration = Duration::from_millis(50);
 const PROVEN_MAX: Duration = Duration::from_secs(2);
 
+/// What a reader has taken before CREDIT proves its flow: more than the kernels of an application and of its gateway hold,
+/// which count as taken. Measured for a client that reads nothing: 250 KB.
+const PROVEN_BYTES: u64 = 512 << 10;
+
+/// Where flows that are not proven have used up their half, each may have so many times what its reader has taken.
+const EARNED: u64 = 4;
+
 /// How long a CREDIT proves a flow.
 fn proof_lasts(round_trip: Duration) -> Duration {
     (round_trip * PROVEN_ROUND_TRIPS).clamp(PROVEN_MIN, PROVEN_MAX)
@@ -59,7 +67,7 @@ pub(crate) struct SendCredit {
     taken_bytes: u64,
     /// When a CREDIT came last.
     heard_at: Moment,
-    /// Whether one came within the last round trips.
+    /// Whether one came within the last round trips, and the reader has taken enough.
     is_proven: bool,
     /// Where its writer stands among those that wait.
     waits_at: Option<u64>,
@@ -184,9 +192,16 @@ impl SendWindow {
         self.bytes.saturating_sub(self.excess_bytes)
     }
 
-    /// What flows that are not proven may still have together.
+    /// What flows that are not proven may still have together, whatever their readers took.
     fn unproven_left(&self) -> u64 {
         (self.bytes / 2).saturating_sub(self.unproven_bytes)
+    }
+
+    /// What a flow that is not proven may still have, since its reader took something.
+    fn earned(&self, credit: &SendCredit) -> u64 {
+        let earned = EARNED.saturating_mul(credit.taken_bytes);
+        let left = (self.bytes / 8 * 5).saturating_sub(self.unproven_bytes);
+        earned.saturating_sub(credit.excess()).min(left)
     }
 
     /// How many bytes of a flow may be written now, beside what is left of its floor.
@@ -195,7 +210,7 @@ impl SendWindow {
         let of_threshold = self.threshold().saturating_sub(credit.excess()) / 2;
         let allowance = match credit.is_proven {
             true => of_threshold,
-            false => of_threshold.min(self.unproven_left()),
+            false => of_threshold.min(self.unproven_left().max(self.earned(credit))),
         };
         // Half of what is left, again and again, would be many writes of a few bytes.
         match allowance {
@@ -236,7 +251,7 @@ impl SendWindow {
         self.stop_waiting(id, credit);
         self.change(credit, |credit| credit.taken_bytes = taken_bytes);
         credit.heard_at = now;
-        if !credit.is_proven {
+        if !credit.is_proven && taken_bytes >= PROVEN_BYTES {
             self.unproven_bytes -= credit.excess();
             credit.is_proven = true;
             self.proven.push_back((now, id));
@@ -346,7 +361,7 @@ impl SendWindow {
     }
 
     /// Writers that may go on, as far as what is free lasts. `writable` says how much a flow's writer may write, if it
-    /// waits.
+    /// waits. One that may since its reader took something is woken by that CREDIT.
     pub(crate) fn to_wake(&self, writable: impl Fn(FlowId) -> u64) -> Vec<FlowId> {
         let threshold = self.threshold();
         let mut left = threshold;
@@ -592,6 +607,16 @@ mod tests {
             }
         }
 
+        /// At least so many bytes are written, come and are taken.
+        fn carry(&mut self, flow: &mut Both, bytes: u64) {
+            let end = flow.receive.taken_bytes + bytes;
+            while flow.receive.taken_bytes < end {
+                self.write(flow, 64 << 10);
+                self.deliver(flow, usize::MAX);
+                self.take(flow, usize::MAX, true, false);
+            }
+        }
+
         fn report(&mut self, flow: &mut Both, bytes: u64) {
             match &mut flow.send {
                 Some(credit) => {
@@ -666,6 +691,70 @@ mod tests {
         assert_eq!(direction.send.excess_bytes, counted);
         direction.send.let_go(flow.id);
         direction.assert_empty();
+    }
+
+    #[test]
+    fn flows_that_are_not_proven_share_half_of_the_window() {
+        let mut direction = Direction::new();
+        let mut flows: Vec<Both> = (0..20).map(|number| direction.open(number)).collect();
+        let proven = &mut flows[0];
+        direction.carry(proven, PROVEN_BYTES);
+        for flow in &mut flows[1..] {
+            direction.write(flow, usize::MAX);
+        }
+        assert_eq!(direction.send.unproven_bytes, WINDOW_BYTES / 2);
+        // One whose reader took something gets more, and less than an eighth.
+        direction.deliver(&mut flows[2], usize::MAX);
+        direction.take(&mut flows[2], usize::MAX, true, false);
+        direction.write(&mut flows[2], usize::MAX);
+        let earned = direction.send.unproven_bytes - WINDOW_BYTES / 2;
+        assert!(
+            (WAKE_BYTES..=WINDOW_BYTES / 8).contains(&earned),
+            "{earned}"
+        );
+        // It gets its share of what they leave.
+        direction.write(&mut flows[0], usize::MAX);
+        let proven_bytes = direction.send.excess_bytes - direction.send.unproven_bytes;
+        assert_eq!(proven_bytes, (WINDOW_BYTES / 2 - earned) / 2);
+    }
+
+    #[test]
+    fn a_reader_that_has_taken_what_kernels_hold_proves_nothing() {
+        let mut direction = Direction::new();
+        let mut flow = direction.open(0);
+        direction.carry(&mut flow, PROVEN_BYTES / 2);
+        assert!(!flow.send.as_ref().expect("it is open").is_proven);
+        direction.carry(&mut flow, PROVEN_BYTES / 2);
+        assert!(flow.send.as_ref().expect("it is open").is_proven);
+    }
+
+    #[test]
+    fn a_flow_is_proven_for_three_round_trips_after_a_credit() {
+        let round_trip = Duration::from_millis(100);
+        let at = |ms| Moment::default() + Duration::from_millis(ms);
+        let mut direction = Direction::new();
+        let mut flow = direction.open(0);
+        direction.carry(&mut flow, PROVEN_BYTES);
+        let taken = flow.receive.reported_bytes();
+        direction.write(&mut flow, 60_000);
+        let credit = flow.send.as_mut().expect("it is open");
+        let mut look = |ms, credit: &mut SendCredit| {
+            let stale = direction.send.next_stale(at(ms), round_trip);
+            if let Some(id) = stale {
+                let window = &mut direction.send;
+                window.look_at_proof(at(ms), round_trip, id, credit);
+            }
+            let mut credited = |bytes| direction.send.credited(at(ms), flow.id, credit, bytes, 0);
+            match ms {
+                200 => credited(taken + 20_000).map(drop),
+                600 => credited(taken + 40_000).map(drop),
+                _ => Ok(()),
+            }
+            .expect("no more than was sent");
+            credit.is_proven
+        };
+        let proven = [200, 300, 499, 500, 600].map(|ms| look(ms, credit));
+        assert_eq!(proven, [true, true, true, false, true]);
     }
 
     #[test]
