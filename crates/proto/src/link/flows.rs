@@ -13,6 +13,10 @@ use crate::{
 /// CREDIT for less waits for the next acknowledgement.
 const LAZY_CREDIT_BYTES: u64 = 64 << 10;
 
+/// A flow may have pending a share of what all flows leave of the link's bound, and writes no less than this at a time.
+const PENDING_SHARE: usize = 16;
+const PENDING_SHARE_MIN: usize = 4 << 10;
+
 /// Why a flow cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -111,19 +115,39 @@ impl Link {
 
     /// How many bytes [`write`](Self::write) would take now.
     pub(super) fn writable_bytes(&self, id: FlowId) -> usize {
-        let Some(flow) = self
-            .flows
-            .get(&id)
-            .filter(|_| self.pending_bytes < self.config.pending_bytes_max)
-        else {
+        let Some(flow) = self.flows.get(&id) else {
             return 0;
         };
         let writable = flow.writable_bytes(&self.send_window);
+        let pending = flow.send.pending.len();
+        let share = self.share_of(self.free_bytes(), pending);
         match self.held_writers.is_empty() {
-            true => writable,
+            true => writable.min(share),
             // While others wait, each writes a block at a time.
-            false => writable.min(BLOCK_BYTES_MAX.saturating_sub(flow.send.pending.len())),
+            false => writable.min(share.min(BLOCK_BYTES_MAX.saturating_sub(pending))),
         }
+    }
+
+    /// What the link may have pending beside what it has.
+    pub(super) fn free_bytes(&self) -> usize {
+        let most = self.config.pending_bytes_max;
+        most.saturating_sub(self.pending_bytes)
+    }
+
+    /// What a flow may have pending beside what it has, where so much is free. The more flows have something pending, the
+    /// less, so that there is room for another one, and a thousand take turns of a few kilobytes.
+    pub(super) fn share_of(&self, free: usize, pending: usize) -> usize {
+        let share = (free / PENDING_SHARE).saturating_sub(pending);
+        match share >= PENDING_SHARE_MIN.min(self.config.pending_bytes_max / PENDING_SHARE) {
+            true => share,
+            false => 0,
+        }
+    }
+
+    /// Whether a flow has nothing pending, and there is no room for more.
+    pub(super) fn has_no_share(&self, id: FlowId) -> bool {
+        let is_empty = |flow: &Flow| flow.send.pending.is_empty();
+        self.share_of(self.free_bytes(), 0) == 0 && self.flows.get(&id).is_some_and(is_empty)
     }
 
     /// Hands the next bytes of a flow over; says how many were taken. When that is fewer
@@ -150,9 +174,7 @@ impl Link {
         }
         if flow.send.writer_waits && flow.writable_bytes(&self.send_window) == 0 {
             self.wait_for_window(id);
-        } else if flow.send.writer_waits
-            && self.pending_bytes + taken >= self.config.pending_bytes_max
-        {
+        } else if taken == 0 && self.has_no_share(id) {
             self.hold_writer(id);
         }
         let Some(flow) = self.flows.get_mut(&id).filter(|_| taken > 0) else {
@@ -202,7 +224,7 @@ impl Link {
             flow.send.limits.writer_waits(now);
             self.wait_for_window(id);
         }
-        if self.pending_bytes >= self.config.pending_bytes_max {
+        if self.has_no_share(id) {
             if let (Some(flow), Some(state)) = (self.flows.get_mut(&id), self.lanes.get(&lane)) {
                 flow.send.limits.lane_waits(lane, state.clock);
             }

@@ -69,7 +69,7 @@ impl Link {
                     Turn::Nothing | Turn::Wait => break,
                 }
             }
-            self.wake_writers(lane);
+            self.wake_writers();
         }
         let sent = (out.len() - start) as u64;
         self.counters.sent.link_bytes += sent;
@@ -183,7 +183,7 @@ impl Link {
     /// A flow's writer may go on, if it waits for no more than its turn.
     pub(super) fn say_writable(&mut self, id: FlowId) {
         let others_wait = !self.held_writers.is_empty() && self.pending_bytes > 0;
-        if others_wait || self.pending_bytes >= self.config.pending_bytes_max {
+        if others_wait || self.has_no_share(id) {
             self.hold_writer(id);
         } else {
             self.wake_writer(id);
@@ -197,6 +197,8 @@ impl Link {
             && flow.send.held_at.is_none()
         {
             self.send_window.stop_waiting(id, &mut flow.send.credit);
+            // It has something to send.
+            flow.send.drained_at = None;
             flow.send.held_at = Some(self.writers_held);
             self.held_writers.insert(self.writers_held, id);
             self.writers_held += 1;
@@ -262,28 +264,19 @@ impl Link {
         }
     }
 
-    /// Writers that the whole link's pending bytes held back, once half of those are gone, or `lane` has nothing more.
-    fn wake_writers(&mut self, lane: LaneId) {
-        let is_fed = self.lanes.get(&lane).is_some_and(Lane::has_queued_flows);
-        if is_fed && self.pending_bytes > self.config.pending_bytes_max / 2 {
-            return;
-        }
-        // Those that are woken fill the link again: the others wait for their turn.
-        let mut room = match self.pending_bytes {
-            // Nothing that leaves wakes anybody later.
-            0 => usize::MAX,
-            pending => self.config.pending_bytes_max.saturating_sub(pending),
-        };
-        while room > 0
+    /// Writers that the whole link's pending bytes held back, as far as there is room for their shares.
+    fn wake_writers(&mut self) {
+        // Where nothing is pending, nothing that leaves wakes anybody later.
+        let wakes_all = self.pending_bytes == 0;
+        let mut free = self.free_bytes();
+        while (wakes_all || self.share_of(free, 0) > 0)
             && let Some((_, id)) = self.held_writers.pop_first()
         {
-            let Some(flow) = self.flows.get_mut(&id) else {
-                continue;
-            };
-            flow.send.held_at = None;
-            let writable = flow.writable_bytes(&self.send_window);
-            room = room.saturating_sub(writable.min(BLOCK_BYTES_MAX));
-            self.wake_writer(id);
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.send.held_at = None;
+                free -= self.share_of(free, 0).min(BLOCK_BYTES_MAX);
+                self.wake_writer(id);
+            }
         }
     }
 
