@@ -30,11 +30,16 @@ use crate::{
     crumbs::Crumbs,
     link::{FlowSignals, SharedLink, Standing},
     refusal::Refusal,
+    socket::bound_unsent,
 };
 
 /// Probing of silent applications: a dead one is noticed after about two minutes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Unsent bytes that an application's socket may hold: its kernel would take 4 MB of one that does not read. Where many
+/// do not, TCP's memory is used up, and lanes get receive windows of a few kilobytes.
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
 /// How long the last bytes of an application that failed have to arrive, before the other end hears
 /// that it failed.
@@ -398,7 +403,8 @@ async fn failed(tcp: &TcpStream) -> io::Error {
     }
 }
 
-/// Small writes leave at once; a silent application is asked whether it is alive; and until
+/// Small writes leave at once; a silent application is asked whether it is alive; one that does not read holds little of
+/// the kernel's memory; and until
 /// both directions have ended, closing is a reset, whoever closes: a process that was killed
 /// must not look like one that had sent everything.
 pub(crate) fn prepare(tcp: &TcpStream) {
@@ -408,6 +414,7 @@ pub(crate) fn prepare(tcp: &TcpStream) {
     // Best effort: a connection that is gone already fails at its first use.
     let socket = socket2::SockRef::from(tcp);
     let _ = tcp.set_nodelay(true);
+    bound_unsent(tcp, UNSENT_BYTES_MAX);
     let _ = socket.set_tcp_keepalive(&keepalive);
     let _ = socket.set_linger(Some(Duration::ZERO));
 }
