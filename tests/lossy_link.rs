@@ -8,12 +8,19 @@
 
 mod common;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
 
 use common::{
     addresses::forward,
     applications::{Outcome, Plan, Server, run_client},
-    site::Site,
+    content::noise,
+    server::serve,
+    site::{Pair, Site},
 };
 use refrain_link::{End, Link, LinkConfig};
 use refrain_relay::Rate;
@@ -79,4 +86,44 @@ fn everything_arrives_equal_and_lanes_are_added() {
     let peer = link.at(End::Near, || Ok(near.peer())).expect("a status");
     assert!(peer.lanes > 4, "no lane was added: {peer:?}");
     assert_eq!(peer.counters.lanes_lost, 0, "{peer:?}");
+}
+
+/// A machine that is busy pauses threads, which is no loss: the kernel knows. Under CUBIC, since BBR asks for no lanes.
+#[test]
+fn downloads_over_loopback_add_no_lanes() {
+    const CUBIC: [&str; 2] = ["--congestion", "cubic"];
+    const CLIENTS: usize = 8;
+    let noise = noise(1, 10_000_000);
+    let origin = serve(move |mut stream| -> std::io::Result<()> {
+        loop {
+            stream.write_all(&noise)?;
+        }
+    });
+    let (address, option) = forward(origin);
+    let pair = Pair::start(&CUBIC, &[&CUBIC[..], &["--forward", &option]].concat());
+    let end = Instant::now() + Duration::from_secs(6);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| thread::spawn(move || read_until(address, end)))
+        .collect();
+    let mut most = 0;
+    while Instant::now() < end {
+        most = most.max(pair.near.peer().lanes);
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(most, 4);
+    for client in clients {
+        assert!(client.join().expect("a client") > 1_000_000);
+    }
+    assert_eq!(pair.near.peer().counters.lanes_lost, 0);
+}
+
+/// How many bytes came.
+fn read_until(address: SocketAddr, end: Instant) -> usize {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut piece = vec![0; 1 << 16];
+    let mut bytes = 0;
+    while Instant::now() < end {
+        bytes += stream.read(&mut piece).expect("the flow lives");
+    }
+    bytes
 }

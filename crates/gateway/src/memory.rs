@@ -226,6 +226,8 @@ fn link_config(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use refrain_proto::Mode;
+
     use crate::{keys::PrivateKey, loopback::Keys, units::ByteSize};
 
     fn config(memory: u64) -> Config {
@@ -251,6 +253,54 @@ mod tests {
             drop(reserved);
             assert_eq!(budget.free_bytes(), config.memory.0);
         }
+    }
+
+    /// `docs/operations.md`, "Memory".
+    #[test]
+    fn a_link_takes_what_is_documented() {
+        let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        let config = config(2 << 30);
+        let budget = MemoryBudget::new(config.memory.0, 1);
+        let of = |history| {
+            let link = budget.link_within(peer(), budget.share_bytes, &config, history);
+            let (link, _reserved) = link.expect("it fits");
+            let flows = link.flows_max as u64 * FLOW_BYTES;
+            let waiting = BUFFER_GROWTH * (link.window_bytes + link.pending_bytes_max as u64);
+            [flows, waiting, link_bytes(&link)].map(mebibytes)
+        };
+        assert_eq!(of(None), [256, 288, 1136]);
+        assert_eq!(of(Some(HistoryConfig::default())), [256, 288, 1136 + 96]);
+    }
+
+    /// Both directions together reserve twice as much.
+    #[test]
+    fn the_window_is_a_sixteenth_of_the_share_and_128_mib_at_most() {
+        for (share_bytes, mebibytes) in [(160 << 20, 10), (2 << 30, 128), (64 << 30, 128)] {
+            let config = config(share_bytes);
+            let budget = MemoryBudget::new(share_bytes, 1);
+            let (link, _reserved) = budget.link(peer(), &config).expect("it fits");
+            assert_eq!(link.window_bytes, mebibytes << 20);
+        }
+    }
+
+    /// Near ends of which each has a link, of so many peers.
+    fn served(memory: u64, peers: usize, mode: Mode) -> usize {
+        let mut config = config(memory);
+        config.mode = mode;
+        let budget = MemoryBudget::new(memory, peers);
+        let links: Vec<_> = (0..peers)
+            .filter_map(|_| budget.link(peer(), &config))
+            .collect();
+        links.len()
+    }
+
+    /// As many as before links had one window for all flows.
+    #[test]
+    fn a_far_end_serves_so_many_near_ends() {
+        assert_eq!(served(6_300_000_000, 40, Mode::Auto), 40);
+        assert_eq!(served(6_300_000_000, 200, Mode::Auto), 166);
+        assert_eq!(served(6_300_000_000, 40, Mode::Receiver), 40);
+        assert_eq!(served(2 << 30, 200, Mode::Receiver), 64);
     }
 
     /// As many links as the peer gets, by one way and then by the other.

@@ -237,7 +237,13 @@ mod tests {
                 .expect("its name")
                 .starts_with(b"reno")
         );
-        Congestion::Auto.set(&socket()).expect("there is one");
+        let with_auto = socket();
+        Congestion::Auto.set(&with_auto).expect("there is one");
+        let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+        if allowed.is_ok_and(|allowed| allowed.split_whitespace().any(|name| name == "bbr")) {
+            let name = with_auto.tcp_congestion().expect("its name");
+            assert!(name.starts_with(b"bbr"), "{name:?}");
+        }
         for name in ["", "no-such-one", "a-name-that-is-longer-than-any"] {
             let error = Congestion::of(name).expect_err("there is none").to_string();
             assert!(error.contains("tcp_allowed_congestion_control"), "{error}");

@@ -268,11 +268,19 @@ impl Rate {
             self.minds_loss = Congestion::minds_loss(tcp);
         }
         let before = core::mem::replace(&mut self.info, info);
-        self.bound_unsent(tcp);
+        if let Some(bytes) = self.new_bound() {
+            socket::bound_unsent(tcp, bytes);
+        }
+        self.loses(before.retransmitted, now)
+    }
+
+    /// Whether loss by chance slows it down, where `retransmitted` were known before.
+    fn loses(&mut self, retransmitted: u32, now: Instant) -> bool {
         // What is lost while a queue is full says that the link is full.
-        let queued_us = info.round_trip_us.saturating_sub(info.round_trip_min_us);
-        let is_by_chance = queued_us <= info.round_trip_min_us / 4 + QUEUED_US;
-        if !self.minds_loss || info.retransmitted == before.retransmitted || !is_by_chance {
+        let least_us = self.info.round_trip_min_us;
+        let queued_us = self.info.round_trip_us.saturating_sub(least_us);
+        let is_by_chance = queued_us <= least_us / 4 + QUEUED_US;
+        if !self.minds_loss || self.info.retransmitted == retransmitted || !is_by_chance {
             return false;
         }
         self.losses
@@ -281,17 +289,20 @@ impl Rate {
         self.losses.len() >= LOSSES
     }
 
-    fn bound_unsent(&mut self, tcp: &TcpStream) {
+    /// The bound that fits its rate, if that is another than its socket has.
+    fn new_bound(&mut self) -> Option<u32> {
         let bytes = self.info.delivery_rate as f64 * UNSENT_TIME.as_secs_f64();
         let bytes = (bytes as u64).clamp(UNSENT_BYTES_MIN, UNSENT_BYTES_MAX) as u32;
         let before = self.unsent_bytes_max;
         // The rate of a connection that had nothing to send says only that the path takes as much. A small change
         // is not worth a system call.
-        if bytes > before + before / 8 || bytes < before - before / 8 && !self.info.is_app_limited {
+        let is_new =
+            bytes > before + before / 8 || bytes < before - before / 8 && !self.info.is_app_limited;
+        is_new.then(|| {
             self.unsent_bytes_max = bytes;
             self.is_known = true;
-            socket::bound_unsent(tcp, bytes);
-        }
+            bytes
+        })
     }
 }
 
@@ -381,6 +392,75 @@ mod tests {
                 .flat_map(|slice| slice.to_vec())
                 .collect();
             assert_eq!(front, b"abcdefg"[..bytes]);
+        }
+    }
+
+    /// A connection of which the kernel says this.
+    fn rate(mbit: u64, is_app_limited: bool) -> Rate {
+        Rate {
+            minds_loss: true,
+            info: TcpInfo {
+                delivery_rate: mbit * 125_000,
+                is_app_limited,
+                round_trip_us: 50_000,
+                round_trip_min_us: 50_000,
+                ..TcpInfo::default()
+            },
+            ..Rate::default()
+        }
+    }
+
+    #[test]
+    fn what_is_unsent_follows_the_rate() {
+        let bound = |mbit| rate(mbit, false).new_bound();
+        assert_eq!(bound(1), Some(16 << 10));
+        assert_eq!(bound(20), Some(50_000));
+        assert_eq!(bound(1_000), Some(2 << 20));
+        assert_eq!(bound(10_000), Some(2 << 20));
+    }
+
+    #[test]
+    fn a_bound_stays_where_the_rate_is_as_before_or_unknown() {
+        let mut rate = rate(20, false);
+        assert_eq!(rate.new_bound(), Some(50_000));
+        let mut at = |mbit: u64, is_app_limited| {
+            rate.info.delivery_rate = mbit * 125_000;
+            rate.info.is_app_limited = is_app_limited;
+            rate.new_bound()
+        };
+        assert_eq!(at(22, false), None);
+        assert_eq!(at(5, true), None);
+        assert_eq!(at(40, true), Some(100_000));
+        assert_eq!(at(5, false), Some(16 << 10));
+    }
+
+    #[test]
+    fn losses_by_chance_make_a_link_lossy() {
+        let now = Instant::now();
+        let mut rate = rate(20, false);
+        let mut look = |retransmitted, ms: u64| {
+            let before = core::mem::replace(&mut rate.info.retransmitted, retransmitted);
+            rate.loses(before, now + Duration::from_millis(ms))
+        };
+        assert!(!look(1, 0));
+        assert!(!look(1, 20), "nothing further");
+        assert!(!look(3, 40));
+        assert!(look(4, 60));
+        assert!(!look(5, 6_000), "the others are long ago");
+    }
+
+    #[test]
+    fn losses_of_a_full_queue_or_under_bbr_make_no_link_lossy() {
+        let now = Instant::now();
+        let mut full = rate(20, false);
+        full.info.round_trip_us = 150_000;
+        let mut bbr = rate(20, false);
+        bbr.minds_loss = false;
+        for retransmitted in 1..20 {
+            full.info.retransmitted = retransmitted;
+            bbr.info.retransmitted = retransmitted;
+            assert!(!full.loses(retransmitted - 1, now));
+            assert!(!bbr.loses(retransmitted - 1, now));
         }
     }
 

@@ -315,6 +315,21 @@ mod tests {
     }
 
     #[test]
+    fn a_capability_of_the_future_and_its_field_are_skipped() {
+        let mut bytes = written(hello());
+        // Before the window's four bytes.
+        let capabilities = bytes.len() - 5;
+        assert_eq!(
+            u64::from(bytes[capabilities]),
+            SHARES_WINDOW | HAS_LONG_SPAN
+        );
+        bytes[capabilities] |= 4;
+        bytes[11] += 2;
+        bytes.extend([0x81, 1]);
+        assert_eq!(Hello::read(&bytes), Ok(Some((hello(), bytes.len()))));
+    }
+
+    #[test]
     fn something_else_is_told_at_once() {
         assert_eq!(
             Hello::read(b"GET / HTTP/1.1\r\n"),

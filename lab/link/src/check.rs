@@ -45,7 +45,7 @@ pub struct Checked {
     pub round_trip: Duration,
     /// The longest but two of them.
     pub longest: Duration,
-    /// From the near to the far end, if the link has a rate.
+    /// From the far to the near end, as downloads go, if the link has a rate.
     pub rate: Option<Rate>,
     /// The share that was lost, if the link loses any.
     pub loss: Option<f64>,
@@ -145,16 +145,16 @@ fn round_trips(link: &Link) -> anyhow::Result<(Duration, Duration)> {
     Ok((took[took.len() / 2], took[took.len() - 3]))
 }
 
-/// Sends datagrams at `rate` for some time; says how many were sent, how many came, and over which time.
+/// Sends datagrams from the far end at `rate`; says how many came, and over which time.
 fn load(link: &Link, rate: f64, count: usize) -> anyhow::Result<(usize, Duration)> {
     let [near, far] = sockets(link)?;
-    far.set_read_timeout(Some(Duration::from_millis(800)))?;
+    near.set_read_timeout(Some(Duration::from_millis(800)))?;
     let pause = Duration::from_secs_f64(8.0 * (LOAD_BYTES + HEADER_BYTES) as f64 / rate);
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut datagram = [0; LOAD_BYTES];
             let (mut came, mut first, mut last) = (0, None, Instant::now());
-            while far.recv(&mut datagram).is_ok() {
+            while near.recv(&mut datagram).is_ok() {
                 last = Instant::now();
                 first.get_or_insert(last);
                 came += 1;
@@ -166,7 +166,7 @@ fn load(link: &Link, rate: f64, count: usize) -> anyhow::Result<(usize, Duration
             let due = pause * number as u32;
             thread::sleep(due.saturating_sub(began.elapsed()));
             // A socket that is full for a moment drops it.
-            let _ = near.send(&[0; LOAD_BYTES]);
+            let _ = far.send(&[0; LOAD_BYTES]);
         }
         reader.join().ok().context("a reader")
     })
@@ -187,19 +187,21 @@ fn measured_rate(link: &Link, rate: Rate, round_trip: Duration) -> anyhow::Resul
 
 /// What one TCP connection carries once it has begun, headers included.
 fn rate_of_stream(link: &Link, round_trip: Duration) -> anyhow::Result<Rate> {
-    let far = link.at(End::Far, || Ok(TcpListener::bind((End::Far.address(), 0))?))?;
+    let near = link.at(End::Near, || {
+        Ok(TcpListener::bind((End::Near.address(), 0))?)
+    })?;
     // The limits of this machine for a connection's buffers are not the link's.
-    set_socket_recv_buffer_size_force(&far, BUFFER_BYTES)?;
-    let address = far.local_addr()?;
-    let mut near = link.at(End::Near, || Ok(TcpStream::connect(address)?))?;
-    set_socket_send_buffer_size_force(&near, BUFFER_BYTES)?;
-    let (mut reader, _) = far.accept()?;
+    set_socket_recv_buffer_size_force(&near, BUFFER_BYTES)?;
+    let address = near.local_addr()?;
+    let mut far = link.at(End::Far, || Ok(TcpStream::connect(address)?))?;
+    set_socket_send_buffer_size_force(&far, BUFFER_BYTES)?;
+    let (mut reader, _) = near.accept()?;
     let starts = STREAM_STARTS + SLOW_START_ROUND_TRIPS * round_trip;
     thread::scope(|scope| {
         let writer = scope.spawn(move || {
             let piece = vec![0; 1 << 18];
             // Ended by its reader.
-            while near.write_all(&piece).is_ok() {}
+            while far.write_all(&piece).is_ok() {}
         });
         let mut piece = vec![0; 1 << 18];
         let (began, mut counted) = (Instant::now(), None);
@@ -245,6 +247,51 @@ impl fmt::Display for Checked {
         if let Some(loss) = self.loss {
             write!(f, ", {:.2} % lost", 100.0 * loss)?;
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Others may use the machine.
+    const ATTEMPTS: usize = 40;
+
+    #[test]
+    fn a_link_is_as_its_settings_say_and_not_as_others() -> anyhow::Result<()> {
+        let config = LinkConfig {
+            rate: Some(Rate::mbit(50)),
+            delay: Duration::from_millis(20),
+            loss: 0.02,
+            ..LinkConfig::default()
+        };
+        let Some(link) = Link::for_test(config.clone())? else {
+            return Ok(());
+        };
+        let wrong = [
+            LinkConfig {
+                rate: Some(Rate::mbit(25)),
+                ..config.clone()
+            },
+            LinkConfig {
+                delay: Duration::from_millis(40),
+                ..config.clone()
+            },
+            LinkConfig {
+                delay: Duration::from_millis(10),
+                ..config.clone()
+            },
+            LinkConfig {
+                loss: 0.005,
+                ..config.clone()
+            },
+        ];
+        for other in wrong {
+            assert!(check(&link, &other).is_err(), "{other:?}");
+        }
+        let is_right = (0..ATTEMPTS).any(|_| check(&link, &config).is_ok());
+        assert!(is_right, "{:?}", check(&link, &config));
         Ok(())
     }
 }

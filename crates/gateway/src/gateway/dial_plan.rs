@@ -380,6 +380,18 @@ mod tests {
     }
 
     #[test]
+    fn further_lanes_are_for_loss_and_for_a_while() {
+        let mut plan = DialPlan::new(LANES);
+        plan.note_lanes_up(LANES);
+        let began = Instant::now();
+        assert_eq!(plan.wanted_lanes(began, LANES_MAX), LANES);
+        plan.want_all_lanes(began);
+        let end = began + LOSS_REMEMBERED;
+        assert_eq!(plan.wanted_lanes(end - REST_MIN, LANES_MAX), LANES_MAX);
+        assert_eq!(plan.wanted_lanes(end, LANES_MAX), LANES);
+    }
+
+    #[test]
     fn what_the_far_end_refuses_is_left_alone_for_a_while() {
         let mut world = World::new();
         world.dial();
