@@ -9,9 +9,14 @@ pub(crate) fn describe() -> String {
     format!("{}, loopback", processor())
 }
 
+/// How many there are.
+pub(crate) fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
+
 /// The processor and its cores.
 pub(crate) fn processor() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores();
     let model = std::fs::read_to_string("/proc/cpuinfo")
         .ok()
         .and_then(|text| {

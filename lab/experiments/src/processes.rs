@@ -123,12 +123,22 @@ impl Gateways {
 
     /// Ends the near end and starts it again: a new link with empty caches, by a peer that the far end knows.
     pub(crate) fn restart_near(&mut self) -> anyhow::Result<()> {
-        self.near.end()?;
+        self.end_near()?;
+        self.begin_near()?;
+        self.wait_for_lanes()
+    }
+
+    /// Ends the near end.
+    pub(crate) fn end_near(&mut self) -> anyhow::Result<()> {
+        self.near.end()
+    }
+
+    /// Starts the near end again, and waits until it listens: its link may not be up yet.
+    pub(crate) fn begin_near(&mut self) -> anyhow::Result<()> {
         let mut command = program(self.link.as_ref(), End::Near, &self.refrain);
         self.near = Running::start(command.args(&self.near_arguments).args(["--log", "warn"]))?;
         let is_there = || listens(self.link.as_ref(), End::Near, self.near_admin);
-        wait(is_there, "the near end")?;
-        self.wait_for_lanes()
+        wait(is_there, "the near end")
     }
 
     fn wait_for_lanes(&self) -> anyhow::Result<()> {

@@ -93,13 +93,18 @@ impl Bench {
         Ok((address, running))
     }
 
-    /// A pair with further options for both ends.
-    pub(super) fn pair(&self, server: SocketAddr, further: &[&str]) -> anyhow::Result<Pair<'_>> {
+    /// A pair with further options for both ends, and for the near end.
+    pub(super) fn pair(
+        &self,
+        server: SocketAddr,
+        both: &[&str],
+        near: &[&str],
+    ) -> anyhow::Result<Pair<'_>> {
         let proxy = free_address();
         let http_proxy = proxy.to_string();
         let common = ["--effort", &self.effort, "--dead-after", DEAD_AFTER];
-        let far = [&common, further].concat();
-        let near = [&far[..], &["--http-proxy", &http_proxy]].concat();
+        let far = [&common, both].concat();
+        let near = [&far[..], near, &["--http-proxy", &http_proxy]].concat();
         let gateways = Gateways::start(&Setup {
             refrain: &self.refrain,
             link: None,
@@ -125,7 +130,7 @@ impl Bench {
         script: &str,
         variables: Variables<'_>,
     ) -> anyhow::Result<Row> {
-        self.pair(server, &[])?.row(title, script, variables)
+        self.pair(server, &[], &[])?.row(title, script, variables)
     }
 
     /// Programs see nobody's settings, and a home of their own.

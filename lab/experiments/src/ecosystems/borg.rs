@@ -54,7 +54,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let (server, _server) = bench.serve(SERVE)?;
     let init = [CLIENT, INIT].concat();
     bench.run(&init, &[("SERVER", &server.to_string())])?;
-    let pair = bench.pair(server, &[])?;
+    let pair = bench.pair(server, &[], &[])?;
     let title = |name, in_the_way| Title {
         name,
         checked: "`diff -r` of what is extracted",

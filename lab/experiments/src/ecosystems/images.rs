@@ -150,7 +150,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
         let tls = pull.tls.to_string();
         let variables = [("IMAGE", pull.image), ("TLS", tls.as_str())];
         bench
-            .pair(server, pull.options)?
+            .pair(server, pull.options, &[])?
             .row(title, PULL, &variables)
     });
     rows.collect()

@@ -153,7 +153,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             ("OPTIONS", backup.options),
             ("REMAINDER", &remainder),
         ];
-        let pair = bench.pair(server, backup.of_pair)?;
+        let pair = bench.pair(server, backup.of_pair, &[])?;
         pair.row(title, &[CHANGE, backup.script].concat(), &variables)
     });
     rows.collect()

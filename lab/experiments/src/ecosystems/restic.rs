@@ -49,7 +49,7 @@ diff -r "$DATA/python/tree-$VERSION" restored/source
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let (server, _server) = bench.serve(SERVE)?;
     bench.run(INIT, &[("SERVER", &server.to_string())])?;
-    let pair = bench.pair(server, &[])?;
+    let pair = bench.pair(server, &[], &[])?;
     let title = |name, in_the_way| Title {
         name,
         checked: "`diff -r` of what is restored; restic's own digests",

@@ -57,7 +57,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     };
     let plain = [("OPTIONS", "")];
     let compressed = [("OPTIONS", "-z")];
-    let pair = bench.pair(server, &[])?;
+    let pair = bench.pair(server, &[], &[])?;
     Ok(vec![
         pair.row(
             title(

@@ -77,7 +77,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
         in_the_way,
     };
     let plain_tar = [("KIND", "tar"), ("SHARE", "plain")];
-    let pair = bench.pair(plain, &[])?;
+    let pair = bench.pair(plain, &[], &[])?;
     Ok(vec![
         pair.row(
             title("SMB: put a tar of Django", "nothing"),

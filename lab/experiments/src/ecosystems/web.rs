@@ -34,33 +34,38 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let (plain, _plain) = nginx::start(bench, "root /mnt/site;")?;
     let (gzip, _gzip) = nginx::start(bench, GZIP)?;
     let (tls, _tls) = nginx::start_with_tls(bench, "root /mnt/site;")?;
-    let rows = [
-        (
+    let crawl = |name, server, scheme, near: &[&str], in_the_way| {
+        let title = Title {
+            name,
+            checked: "`diff -r`",
+            in_the_way,
+        };
+        let options = if server == gzip { "--compressed" } else { "" };
+        let variables = [("SCHEME", scheme), ("OPTIONS", options)];
+        bench.pair(server, &[], near)?.row(title, CRAWL, &variables)
+    };
+    Ok(vec![
+        crawl(
             "web: 89 pages, scripts and styles, as they are",
             plain,
             "http",
-            "",
+            &[],
             "nothing",
-        ),
-        (
+        )?,
+        crawl(
             "web: the same, `gzip_proxied any` in nginx",
             gzip,
             "http",
-            "--compressed",
-            "gzip; nginx's default is to send proxies what it has",
-        ),
-        ("web: the same by https", tls, "https", "", "TLS"),
-    ];
-    let rows = rows
-        .into_iter()
-        .map(|(name, server, scheme, options, in_the_way)| {
-            let title = Title {
-                name,
-                checked: "`diff -r`",
-                in_the_way,
-            };
-            let variables = [("SCHEME", scheme), ("OPTIONS", options)];
-            bench.row(server, title, CRAWL, &variables)
-        });
-    rows.collect()
+            &[],
+            "nothing",
+        )?,
+        crawl(
+            "web: the same, with `--accept-encoding keep`",
+            gzip,
+            "http",
+            &["--accept-encoding", "keep"],
+            "gzip",
+        )?,
+        crawl("web: the same by https", tls, "https", &[], "TLS")?,
+    ])
 }

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use nix::{time::clock_getcpuclockid, unistd::Pid};
+use refrain_gateway::status::LimitedBy;
 use refrain_link::{End, LinkConfig};
 use refrain_relay::Rate;
 use serde::{Deserialize, Serialize};
@@ -62,11 +63,17 @@ pub(super) struct Transfer {
     /// Processor time of both gateways, user and system.
     pub near_cpu_s: f64,
     pub far_cpu_s: f64,
+    /// The same of this process: client, origin and link.
+    #[serde(default)]
+    pub lab_cpu_s: f64,
     /// Blocks towards the client, and those of them that went outside of the cache.
     pub blocks: u64,
     pub bypassed_blocks: u64,
     /// How long the far end's lanes had bytes in flight, added up.
     pub lanes_busy_s: f64,
+    /// What the far end's sending waited for.
+    #[serde(default)]
+    pub waits: LimitedBy,
     /// zstd's level at the far end after it.
     pub zstd_level: i32,
 }
@@ -131,9 +138,16 @@ impl Client {
             wire_bytes: after.wire_bytes - before.wire_bytes,
             near_cpu_s: (after.near_cpu - before.near_cpu).as_secs_f64(),
             far_cpu_s: (after.far_cpu - before.far_cpu).as_secs_f64(),
+            lab_cpu_s: (after.lab_cpu - before.lab_cpu).as_secs_f64(),
             blocks: after.blocks - before.blocks,
             bypassed_blocks: after.bypassed_blocks - before.bypassed_blocks,
             lanes_busy_s: after.lanes_busy_s - before.lanes_busy_s,
+            waits: LimitedBy {
+                reader_s: after.waits.reader_s - before.waits.reader_s,
+                credit_s: after.waits.credit_s - before.waits.credit_s,
+                link_s: after.waits.link_s - before.waits.link_s,
+                processor_s: after.waits.processor_s - before.waits.processor_s,
+            },
             zstd_level: after.zstd_level,
         })
     }
@@ -151,9 +165,11 @@ struct Costs {
     wire_bytes: u64,
     near_cpu: Duration,
     far_cpu: Duration,
+    lab_cpu: Duration,
     blocks: u64,
     bypassed_blocks: u64,
     lanes_busy_s: f64,
+    waits: LimitedBy,
     zstd_level: i32,
 }
 
@@ -166,9 +182,11 @@ impl Costs {
             wire_bytes: over.link().counts(End::Far).bytes(),
             near_cpu: cpu_time(pair.near_process())?,
             far_cpu: cpu_time(pair.far_process())?,
+            lab_cpu: cpu_time(nix::unistd::getpid())?,
             blocks: near.received.blocks,
             bypassed_blocks: near.received.bypassed_blocks,
             lanes_busy_s: lanes_busy_s(over)?,
+            waits: far.limited_by,
             zstd_level: far.effort.context("a link")?.zstd_level,
         })
     }

@@ -12,10 +12,15 @@ use std::{
     },
 };
 
+use socket2::SockRef;
+
 use crate::{
     over_link,
     seeded::{REQUEST_BYTES, Seeded},
 };
+
+/// What a connection may hold that its kernel has not sent.
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
 /// What a client asks for, on a connection of its own.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +99,8 @@ impl Content {
 
     fn answer(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
+        // A thousand origins on this machine would use up the memory that its kernel has for TCP.
+        SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
         let mut request = [0; REQUEST_BYTES];
         stream.read_exact(&mut request)?;
         match Request::of_bytes(request).ok_or(io::ErrorKind::InvalidData)? {

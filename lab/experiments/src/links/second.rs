@@ -14,6 +14,7 @@ use crate::{
     chapters::Figures,
     corpus,
     czip::median,
+    machine::cores,
     over_link::OverLink,
     targets::{Measured, Target, at_most},
 };
@@ -179,7 +180,8 @@ impl Figures<Setup> for SecondTransfers {
              bytes / rate +\nsize / 1.5 GB/s + 20 ms, or {OF_WANPROXY} of the seconds that WANProxy with zlib took on \
              another machine (*W*), if that\nis less. *First byte*, *link*: when it came, and how long the link bytes \
              take at the link's rate. *In flight*: how long\nthe lanes had bytes on their way. *CPU*: of the far and \
-             near gateway.\n\n\
+             near gateway. *The rest*: what the far end's sending waited for, and how\nmuch of all cores' time the \
+             gateways, the client, the origin and the link took.\n\n\
              | object | Mbit/s | delay, ms | first, s | {} again, s | at most | met | link bytes | first byte, ms | \
              link, ms | in flight, ms | CPU, ms | the rest waits for |\n\
              |---|--:|--:|--:|{}--:|--:|---|--:|--:|--:|--:|--:|---|",
@@ -269,13 +271,15 @@ struct Medians<'a> {
     seconds: f64,
     bound: f64,
     link_bytes: u64,
-    /// The share of its blocks that went outside of the cache.
-    bypassed: f64,
+    /// How long the far end waited for its reader, for credit, for the link and for the processor.
+    waits: [f64; 4],
     first_byte_s: f64,
     link_s: f64,
     in_flight_s: f64,
     far_cpu_s: f64,
     near_cpu_s: f64,
+    /// Of both gateways, client, origin and link, spread over all cores.
+    all_cpu_s: f64,
 }
 
 impl<'a> Medians<'a> {
@@ -302,49 +306,37 @@ impl<'a> Medians<'a> {
             seconds: of(|transfer| transfer.fetched.seconds),
             bound: least.map_or(bound, |least| least.min(bound)),
             link_bytes,
-            bypassed: of(|transfer| transfer.bypassed_blocks as f64 / transfer.blocks as f64),
+            waits: [
+                of(|transfer| transfer.waits.reader_s),
+                of(|transfer| transfer.waits.credit_s),
+                of(|transfer| transfer.waits.link_s),
+                of(|transfer| transfer.waits.processor_s),
+            ],
             first_byte_s: of(|transfer| transfer.fetched.first_byte_s),
             link_s,
             in_flight_s: of(|transfer| transfer.lanes_busy_s),
             far_cpu_s: of(|transfer| transfer.far_cpu_s),
             near_cpu_s: of(|transfer| transfer.near_cpu_s),
+            all_cpu_s: of(|transfer| transfer.near_cpu_s + transfer.far_cpu_s + transfer.lab_cpu_s)
+                / f64::from(cores()),
         })
     }
 
-    /// What takes the time after the first round trip, by what was counted outside of the engines. Their own counters
-    /// of what held a flow up belong here once there are some.
+    /// Where the time after the first byte goes, by the far end's own counters, and how busy the machine was.
     fn waits_for(&self) -> String {
-        let body_s = self.seconds - self.first_byte_s;
-        let late_s = self.first_byte_s - self.path.round_trip_s();
-        let cpu_s = self.far_cpu_s.max(self.near_cpu_s);
-        let mut causes = Vec::new();
-        if late_s > ALLOWANCE_S {
-            causes.push(format!("the first byte ({} ms late)", ms(late_s)));
-        }
-        if self.bypassed > 0.01 {
-            let share = 100.0 * self.bypassed;
-            causes.push(format!(
-                "acknowledgements ({share:.0} % of blocks bypassed)"
-            ));
-        }
-        if self.link_s > 0.7 * body_s {
-            causes.push("the link".to_owned());
-        }
-        if cpu_s > 0.7 * body_s {
-            let end = if cpu_s == self.far_cpu_s {
-                "far"
-            } else {
-                "near"
-            };
-            causes.push(format!("the {end} end's processor"));
-        }
-        if self.in_flight_s > self.link_s.max(cpu_s) + self.path.round_trip_s() && causes.is_empty()
-        {
-            causes.push("round trips of the congestion window or of the log's window".to_owned());
-        }
-        if causes.is_empty() {
-            causes.push("credit, or something that was not counted".to_owned());
-        }
+        let waits = [
+            ("reader", self.waits[0]),
+            ("credit", self.waits[1]),
+            ("link", self.waits[2]),
+            ("processor", self.waits[3]),
+        ];
+        let waits = waits
+            .into_iter()
+            .filter(|(_, seconds)| *seconds >= 1e-3)
+            .map(|(name, seconds)| format!("{name} {} ms", ms(seconds)));
+        let busy = 100.0 * self.all_cpu_s / self.seconds;
+        let mut causes: Vec<String> = waits.collect();
+        causes.push(format!("cores {busy:.0} % busy"));
         causes.join(", ")
     }
 }

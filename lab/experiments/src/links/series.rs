@@ -2,8 +2,9 @@
 //!
 //! Each known byte is predicted, predicted too late, or never offered: the three add up, on both sides.
 
-use std::{fmt::Write, sync::Arc};
+use std::{fmt::Write, sync::Arc, thread, time::Duration};
 
+use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -15,6 +16,7 @@ use super::{
 use crate::{
     chapters::Figures,
     corpus,
+    machine::cores,
     over_link::OverLink,
     predictions::trial::{Outcome, Trial, USUAL},
     targets::Target,
@@ -22,7 +24,8 @@ use crate::{
 use refrain_proto::Mode;
 
 const RELEASES: usize = 40;
-const MBIT: [u32; 2] = [100, 1000];
+/// The slowest leaves the processors time: there both must agree.
+const MBIT: [u32; 3] = [5, 100, 1000];
 
 /// Round trips of 10 and 50 ms.
 const DELAYS_MS: [u64; 2] = [5, 25];
@@ -31,6 +34,9 @@ const MODES: [(&str, Mode); 2] = [("receiver", Mode::Receiver), ("auto", Mode::A
 
 /// A difference between both that is explained, in points of the application's bytes.
 const EXPLAINED: f64 = 0.5;
+
+/// A status shows the store as it was at most two seconds ago.
+const STORE_SHOWN: Duration = Duration::from_secs(4);
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct ReleaseSeries {
@@ -44,6 +50,10 @@ struct Cell {
     mode: String,
     path: Path,
     gateways: Predicted,
+    /// The share of all cores that gateways, client, origin and link took.
+    busy: f64,
+    /// The far end's, after the last release.
+    zstd_level: i32,
     engines: Predicted,
 }
 
@@ -67,6 +77,19 @@ struct Predicted {
 impl Predicted {
     fn never_offered(&self) -> i64 {
         self.known.cast_signed() - (self.confirmed + self.late).cast_signed()
+    }
+
+    /// Fails where offers are left that were neither confirmed nor late nor wasted.
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.offered == self.confirmed + self.late + self.wasted,
+            "{} bytes were offered, {} of them predicted, {} late and {} wasted",
+            self.offered,
+            self.confirmed,
+            self.late,
+            self.wasted
+        );
+        Ok(())
     }
 
     fn of_engines(outcome: &Outcome) -> Self {
@@ -96,7 +119,6 @@ impl Figures<Setup> for ReleaseSeries {
             for mbit in MBIT {
                 for delay_ms in DELAYS_MS {
                     let path = Path { mbit, delay_ms };
-                    let gateways = through_gateways(setup, name, path, &content)?;
                     let trial = Trial {
                         mode,
                         mbit,
@@ -104,16 +126,14 @@ impl Figures<Setup> for ReleaseSeries {
                         ..USUAL
                     };
                     let engines = Predicted::of_engines(&trial.run(&content.objects)?);
+                    let cell = through_gateways(setup, name, path, &content, engines)?;
+                    cell.gateways.check()?;
+                    cell.engines.check()?;
                     eprintln!(
                         "{name}, {mbit} Mbit/s, {delay_ms} ms: {} bytes predicted in {:.1} s, engines {}",
-                        gateways.confirmed, gateways.seconds, engines.confirmed
+                        cell.gateways.confirmed, cell.gateways.seconds, cell.engines.confirmed
                     );
-                    cells.push(Cell {
-                        mode: name.to_owned(),
-                        path,
-                        gateways,
-                        engines,
-                    });
+                    cells.push(cell);
                 }
             }
         }
@@ -134,19 +154,22 @@ impl Figures<Setup> for ReleaseSeries {
             page,
             "Linux 2.0.1 to 2.0.{RELEASES}, tars of {:.0} MB in all, fetched one after the other through one pair whose \
              near end has\na store. Below each row: the engines of both ends over the same link in virtual time, with a \
-             history in memory. Shares\nare of all bytes. *Known*: in chunks that the near end had when they came. Each \
-             of them was predicted, or predicted\nlate (the bytes came first), or never offered: the rest. *Wasted*: offered, and \
-             something else came. Round trips are twice the\ndelay.\n\n\
+             history in memory: all\nthat they compute takes no time. Shares are of all bytes. *Known*: in chunks that the near \
+             end had when they came. Each of\nthem was predicted, or predicted late (the bytes came first), or never \
+             offered (its predecessor was found too late): the\nrest. *Wasted*: offered, and something else came. What was \
+             offered is what was predicted, late or wasted, to the byte, in\neach row.\n\n\
              | mode | Mbit/s | round trip, ms | | known | predicted | late | never offered | wasted | link, down | \
-             link, up | s |\n|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+             link, up | s | cores busy |\n|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
             self.bytes as f64 / 1e6
         )?;
         for cell in &self.cells {
             let Path { mbit, delay_ms } = cell.path;
             write!(page, "| {} | {mbit} | {} ", cell.mode, 2 * delay_ms)?;
             self.row(page, "gateways", &cell.gateways)?;
+            writeln!(page, "{:.0} % |", 100.0 * cell.busy)?;
             write!(page, "| | | ")?;
             self.row(page, "engines", &cell.engines)?;
+            writeln!(page, " |")?;
         }
         writeln!(page, "\nDifferences of more than {EXPLAINED} points:\n")?;
         for cell in &self.cells {
@@ -178,27 +201,32 @@ impl ReleaseSeries {
         write!(page, "| {:.2} % ", self.share(predicted.wasted))?;
         write!(page, "| {:.2} % ", self.share(predicted.down))?;
         write!(page, "| {:.2} % ", self.share(predicted.up))?;
-        writeln!(page, "| {} |", seconds(predicted.seconds))
+        write!(page, "| {} |", seconds(predicted.seconds))
     }
 
-    /// Says which of the three the bytes are that gateways predict less.
+    /// Says what the bytes are that gateways predict less, or send more, and why.
     fn explain(&self, page: &mut String, cell: &Cell) -> std::fmt::Result {
         let (ours, theirs) = (&cell.gateways, &cell.engines);
         let less = self.points(theirs.confirmed, ours.confirmed);
-        if less.abs() <= EXPLAINED {
+        let more = self.points(ours.down, theirs.down);
+        if less.abs() <= EXPLAINED && more.abs() <= EXPLAINED {
             return Ok(());
         }
         let never = |of: &Predicted| 100.0 * of.never_offered() as f64 / self.bytes as f64;
+        let speed = |of: &Predicted| self.bytes as f64 / 1e6 / of.seconds;
         writeln!(
             page,
-            "- {}, {} Mbit/s, {} ms: {less:+.2} points less: {:+.2} were not known, {:+.2} came late, {:+.2} were \
-             never offered.",
+            "- {}, {} Mbit/s, {} ms: {less:+.2} points less predicted ({:+.2} not known, {:+.2} late, {:+.2} never offered), \
+             {more:+.2} points more on the link, where zstd's level was {} at the end. {:.0} MB/s, engines {:.0}.",
             cell.mode,
             cell.path.mbit,
             2 * cell.path.delay_ms,
             self.points(theirs.known, ours.known),
             self.points(ours.late, theirs.late),
             never(ours) - never(theirs),
+            cell.zstd_level,
+            speed(ours),
+            speed(theirs),
         )
     }
 }
@@ -209,7 +237,8 @@ fn through_gateways(
     mode: &str,
     path: Path,
     content: &Arc<Content>,
-) -> anyhow::Result<Predicted> {
+    engines: Predicted,
+) -> anyhow::Result<Cell> {
     let folder = tempfile::tempdir()?;
     let store = folder.path().join("store").display().to_string();
     let over = OverLink::start(&path.config(), content.served())?;
@@ -217,15 +246,18 @@ fn through_gateways(
     let near = [&options[..], &["--store", &store]].concat();
     let pair = over.pair(&setup.builds[0].refrain, &near, &options)?;
     let mut client = Client::default();
-    let mut took = 0.0;
+    let (mut took, mut cpu_s, mut zstd_level) = (0.0, 0.0, 0);
     for (index, object) in content.objects.iter().enumerate() {
         let transfer = client.through(&over, &pair, Request::Object(index), object)?;
         took += transfer.fetched.seconds;
+        cpu_s += transfer.near_cpu_s + transfer.far_cpu_s + transfer.lab_cpu_s;
+        zstd_level = transfer.zstd_level;
     }
+    thread::sleep(STORE_SHOWN);
     let (status, far) = (pair.near_status()?, pair.far()?);
     let store = status.store.as_ref().expect("it has one");
     let received = &status.peers[0].received;
-    Ok(Predicted {
+    let gateways = Predicted {
         learnt: store.received_bytes,
         known: store.received_bytes - store.stored_bytes,
         confirmed: received.prediction_saved_bytes,
@@ -235,5 +267,13 @@ fn through_gateways(
         down: received.link_bytes,
         up: far.received.link_bytes,
         seconds: took,
+    };
+    Ok(Cell {
+        mode: mode.to_owned(),
+        path,
+        gateways,
+        busy: cpu_s / took / f64::from(cores()),
+        zstd_level,
+        engines,
     })
 }
