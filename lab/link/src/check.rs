@@ -270,25 +270,39 @@ mod tests {
             return Ok(());
         };
         let wrong = [
-            LinkConfig {
-                rate: Some(Rate::mbit(25)),
-                ..config.clone()
-            },
-            LinkConfig {
-                delay: Duration::from_millis(40),
-                ..config.clone()
-            },
-            LinkConfig {
-                delay: Duration::from_millis(10),
-                ..config.clone()
-            },
-            LinkConfig {
-                loss: 0.005,
-                ..config.clone()
-            },
+            (
+                LinkConfig {
+                    rate: Some(Rate::mbit(25)),
+                    ..config.clone()
+                },
+                "cross the link",
+            ),
+            (
+                LinkConfig {
+                    delay: Duration::from_millis(40),
+                    ..config.clone()
+                },
+                "a round trip takes",
+            ),
+            (
+                LinkConfig {
+                    delay: Duration::from_millis(10),
+                    ..config.clone()
+                },
+                "a round trip takes",
+            ),
+            (
+                LinkConfig {
+                    loss: 0.005,
+                    ..config.clone()
+                },
+                "are lost",
+            ),
         ];
-        for other in wrong {
-            assert!(check(&link, &other).is_err(), "{other:?}");
+        for (other, says) in wrong {
+            let mut errors = (0..ATTEMPTS).filter_map(|_| check(&link, &other).err());
+            let is_found = errors.any(|error| error.to_string().contains(says));
+            assert!(is_found, "{other:?}");
         }
         let is_right = (0..ATTEMPTS).any(|_| check(&link, &config).is_ok());
         assert!(is_right, "{:?}", check(&link, &config));

@@ -14,7 +14,7 @@ use crate::{
 const LAZY_CREDIT_BYTES: u64 = 64 << 10;
 
 /// A flow may have pending a share of what all flows leave of the link's bound, and writes no less than this at a time.
-const PENDING_SHARE: usize = 16;
+const PENDING_SHARE: usize = 4;
 const PENDING_SHARE_MIN: usize = 4 << 10;
 
 /// Why a flow cannot be opened.
@@ -120,7 +120,12 @@ impl Link {
         };
         let writable = flow.writable_bytes(&self.send_window);
         let pending = flow.send.pending.len();
-        let share = self.share_of(self.free_bytes(), pending);
+        let free = self.free_bytes();
+        let mut share = self.share_of(free, pending);
+        if flow.send.expectations.is_some() {
+            // What was offered is confirmed once all of it is here.
+            share = share.max(BLOCK_BYTES_MAX.saturating_sub(pending).min(free));
+        }
         match self.held_writers.is_empty() {
             true => writable.min(share),
             // While others wait, each writes a block at a time.
@@ -138,7 +143,7 @@ impl Link {
     /// less, so that there is room for another one, and a thousand take turns of a few kilobytes.
     pub(super) fn share_of(&self, free: usize, pending: usize) -> usize {
         let share = (free / PENDING_SHARE).saturating_sub(pending);
-        match share >= PENDING_SHARE_MIN.min(self.config.pending_bytes_max / PENDING_SHARE) {
+        match share >= PENDING_SHARE_MIN.min(self.config.pending_bytes_max / (2 * PENDING_SHARE)) {
             true => share,
             false => 0,
         }
@@ -410,6 +415,8 @@ impl Link {
     pub(super) fn forget_flow(&mut self, id: FlowId) {
         if let Some(mut flow) = self.flows.remove(&id) {
             self.forget_predictions(&mut flow);
+            let (now, round_trip) = (self.heard_at(), self.smoothed_round_trip());
+            flow.send.limits.writer_came(now, round_trip);
             flow.count(&mut self.counters);
             self.pending_bytes -= flow.send.pending.len();
             self.early_runs -= flow.receive.bytes.early_runs();

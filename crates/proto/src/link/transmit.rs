@@ -69,7 +69,7 @@ impl Link {
                     Turn::Nothing | Turn::Wait => break,
                 }
             }
-            self.wake_writers();
+            self.wake_writers(now);
         }
         let sent = (out.len() - start) as u64;
         self.counters.sent.link_bytes += sent;
@@ -197,8 +197,6 @@ impl Link {
             && flow.send.held_at.is_none()
         {
             self.send_window.stop_waiting(id, &mut flow.send.credit);
-            // It has something to send.
-            flow.send.drained_at = None;
             flow.send.held_at = Some(self.writers_held);
             self.held_writers.insert(self.writers_held, id);
             self.writers_held += 1;
@@ -265,7 +263,7 @@ impl Link {
     }
 
     /// Writers that the whole link's pending bytes held back, as far as there is room for their shares.
-    fn wake_writers(&mut self) {
+    fn wake_writers(&mut self, now: Moment) {
         // Where nothing is pending, nothing that leaves wakes anybody later.
         let wakes_all = self.pending_bytes == 0;
         let mut free = self.free_bytes();
@@ -274,6 +272,8 @@ impl Link {
         {
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.send.held_at = None;
+                // It did not rest meanwhile.
+                flow.send.drained_at = flow.send.drained_at.map(|_| now);
                 free -= self.share_of(free, 0).min(BLOCK_BYTES_MAX);
                 self.wake_writer(id);
             }
@@ -340,6 +340,7 @@ impl Link {
             Step::Wait(until) => {
                 self.wake_flow(until, id);
                 self.unqueue(now, lane, id, short);
+                self.say_writable(id);
                 return Turn::Sent;
             }
             Step::Confirm {

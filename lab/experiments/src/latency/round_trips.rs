@@ -126,8 +126,8 @@ impl Figures<Setup<'_>> for RoundTrips {
              be counted; the first transfer of a cold pair from the start of the near end's process. Link: {MBIT} Mbit/s. Answers of {} and {} bytes of noise, each with other content: nothing of them is\n\
              saved. Transfers follow each other, each on a connection of its own. Medians of {} runs, each with a new pair.\n\
              *Remain*: the round trips before the first byte that cannot be saved. The near end answers `connect`; TLS 1.3 needs \
-             one\nround trip, and its early data is not used, since it could be replayed. The last byte of the larger answer \
-             waits for\nslow start too, on a path that has not carried as much before.\n",
+             one\nround trip, and its early data is not used, since it could be replayed. On a path that has not carried as much \
+             before,\nthe larger answer waits for slow start as well. So does its first byte, as a block counts when it is whole.\n",
             self.round_trip_ms, SIZES[0], SIZES[1], self.runs
         )?;
         for (title, figures) in [

@@ -173,12 +173,10 @@ impl Figures<Setup> for ReleaseSeries {
         }
         writeln!(
             page,
-            "\nThe engines' work takes no time, the gateways' does. At {} Mbit/s with mode `receiver` the processors have time, \
-             and both agree. On\nfaster links they are busy: offers come late, and zstd's level falls, so that more bytes cross \
-             the link. With `auto`, matching\nfinds what was not predicted, and the bytes come so fast that the store answers \
-             behind them: little is offered, and the link carries\nas much.\n\n\
-             Differences of more than {EXPLAINED} points:\n",
-            MBIT[0]
+            "\nThe engines' work takes no time, the gateways' does, and the store's. So offers come later where bytes come faster \
+             than they\nare looked up, or are not made at all, and zstd's level falls where cores are busy. The cores' time includes that \
+             of the lab's\nown work before and after a transfer, so it may exceed its seconds.\n\n\
+             Differences of more than {EXPLAINED} points:\n"
         )?;
         for cell in &self.cells {
             self.explain(page, cell)?;
