@@ -13,8 +13,9 @@ use crate::{
 /// CREDIT for less waits for the next acknowledgement.
 const LAZY_CREDIT_BYTES: u64 = 64 << 10;
 
-/// A flow may have pending a share of what all flows leave of the link's bound, and writes no less than this at a time.
-const PENDING_SHARE: usize = 4;
+/// A flow may have pending one of so many parts of what all flows leave of the link's bound: one for each mebibyte of it,
+/// within these limits, so that a single flow reads ahead. It writes no less than the least share at a time.
+const PENDING_PARTS: (usize, usize) = (4, 16);
 const PENDING_SHARE_MIN: usize = 4 << 10;
 
 /// Why a flow cannot be opened.
@@ -142,8 +143,10 @@ impl Link {
     /// What a flow may have pending beside what it has, where so much is free. The more flows have something pending, the
     /// less, so that there is room for another one, and a thousand take turns of a few kilobytes.
     pub(super) fn share_of(&self, free: usize, pending: usize) -> usize {
-        let share = (free / PENDING_SHARE).saturating_sub(pending);
-        match share >= PENDING_SHARE_MIN.min(self.config.pending_bytes_max / (2 * PENDING_SHARE)) {
+        let most = self.config.pending_bytes_max;
+        let parts = (most >> 20).clamp(PENDING_PARTS.0, PENDING_PARTS.1);
+        let share = (free / parts).saturating_sub(pending);
+        match share >= PENDING_SHARE_MIN.min(most / (2 * parts)) {
             true => share,
             false => 0,
         }
