@@ -404,9 +404,8 @@ async fn failed(tcp: &TcpStream) -> io::Error {
 }
 
 /// Small writes leave at once; a silent application is asked whether it is alive; one that does not read holds little of
-/// the kernel's memory; and until
-/// both directions have ended, closing is a reset, whoever closes: a process that was killed
-/// must not look like one that had sent everything.
+/// the kernel's memory; and until both directions have ended, closing is a reset, whoever closes: a process that was
+/// killed must not look like one that had sent everything.
 pub(crate) fn prepare(tcp: &TcpStream) {
     let keepalive = socket2::TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)

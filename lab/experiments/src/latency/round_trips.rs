@@ -127,7 +127,7 @@ impl Figures<Setup<'_>> for RoundTrips {
              saved. Transfers follow each other, each on a connection of its own. Medians of {} runs, each with a new pair.\n\
              *Remain*: the round trips before the first byte that cannot be saved. The near end answers `connect`; TLS 1.3 needs \
              one\nround trip, and its early data is not used, since it could be replayed. On a path that has not carried as much \
-             before,\nthe larger answer waits for slow start as well. So does its first byte, as a block counts when it is whole.\n",
+             before,\nthe larger answer waits for slow start as well. Its first byte waits too, as a block counts when it is whole.\n",
             self.round_trip_ms, SIZES[0], SIZES[1], self.runs
         )?;
         for (title, figures) in [

@@ -24,7 +24,7 @@ use crate::{
 use refrain_proto::Mode;
 
 const RELEASES: usize = 40;
-/// The slowest leaves the processors time: there both must agree.
+/// The slowest leaves the processors time.
 const MBIT: [u32; 3] = [5, 100, 1000];
 
 /// Round trips of 10 and 50 ms.
