@@ -31,6 +31,9 @@ use crate::{
     predictions::link_history::LinkHistory,
 };
 
+/// A new connection sends so many bytes at once: ten segments (RFC 6928).
+const FIRST_FLIGHT_BYTES: u64 = 10 * 1460;
+
 /// A lane that is alive.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
@@ -128,6 +131,11 @@ impl Lane {
             return Err(Violation::TooManyFlows);
         }
         Ok(self.strands.entry(flow).or_default())
+    }
+
+    /// Whether all that it sent is in its connection's first flight.
+    pub(super) fn is_new(&self) -> bool {
+        self.sent_bytes < FIRST_FLIGHT_BYTES
     }
 
     pub(super) fn has_queued_flows(&self) -> bool {

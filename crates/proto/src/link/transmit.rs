@@ -23,7 +23,7 @@ use refrain_codec::{marker::SamplingPeriod, matching::MatchingAlgorithm};
 /// blocks are shorter.
 const TRANSMIT_BYTES: usize = 48 << 10;
 
-/// The longest first block of a flow that nothing makes smaller: less than a new connection sends at once.
+/// The longest first block of a flow whose blocks grow: less than a new connection sends at once.
 const FIRST_BLOCK_BYTES: usize = 8 << 10;
 
 /// Blocks of short flows that go before a long one gets its turn.
@@ -56,10 +56,11 @@ impl Link {
             .is_some_and(|state| self.carries(state));
         if carries && self.fault.is_none() {
             self.acknowledge(now, lane, out);
-            let lanes_own = self
-                .lanes
-                .get(&lane)
-                .and_then(|state| state.write_bytes_max);
+            let lanes_own = self.lanes.get(&lane).and_then(|state| {
+                // TLS makes one record of what is written at once, and nothing of a record is known before all of it came.
+                let first = state.is_new().then_some(FIRST_BLOCK_BYTES);
+                first.or(state.write_bytes_max)
+            });
             let enough = TRANSMIT_BYTES
                 .min(self.config.block_bytes_max)
                 .min(lanes_own.unwrap_or(usize::MAX));
@@ -376,19 +377,24 @@ impl Link {
         Turn::Sent
     }
 
-    /// A flow's next block, of at most `len` bytes. What nothing makes smaller is not sent in blocks that are long for the
-    /// lane: a receiver has nothing of a block before it has all of it, and others wait behind it.
+    /// A flow's next block, of at most `len` bytes. A receiver has nothing of a block before it has all of it. So the
+    /// blocks of a flow on a new lane double from a short one, and content that does not compress is not sent in
+    /// blocks that are long for the lane, behind which others wait.
     fn next_block(&self, lane: LaneId, flow: &Flow, len: usize) -> (Verdict, usize) {
         let verdict = flow.judge_next(&flow.send.pending[..len]);
-        if let TrafficClass::Ordinary | TrafficClass::Unknown = verdict.class {
+        let Some(state) = self.lanes.get(&lane) else {
+            return (verdict, len);
+        };
+        let is_compressible = matches!(
+            verdict.class,
+            TrafficClass::Ordinary | TrafficClass::Unknown
+        );
+        if is_compressible && !state.is_new() {
             return (verdict, len);
         }
-        let known = self
-            .lanes
-            .get(&lane)
-            .and_then(|state| state.write_bytes_max);
+        let fits = state.write_bytes_max.unwrap_or(usize::MAX);
         let sent = usize::try_from(flow.send.counters.app_bytes).unwrap_or(usize::MAX);
-        let longest = known.unwrap_or(usize::MAX).min(sent).max(FIRST_BLOCK_BYTES);
+        let longest = fits.min(sent).max(FIRST_BLOCK_BYTES);
         match len > longest {
             // The other end judges the block as it comes.
             true => (flow.judge_next(&flow.send.pending[..longest]), longest),

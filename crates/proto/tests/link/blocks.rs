@@ -33,6 +33,44 @@ fn what_is_sent_at_once_on_a_slow_link_is_short() {
 }
 
 #[test]
+fn a_new_lane_is_given_short_blocks_that_its_first_flight_carries() {
+    let answer = [b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), &noise(200_000, 81)].concat();
+    let text: Vec<u8> = (0..40_000_u32)
+        .flat_map(|number| number.to_string().into_bytes())
+        .collect();
+    for content in [answer, text] {
+        let mut pair = Pair::new(1);
+        let flow = pair.open("a:1");
+        let mut written = 0;
+        let (mut came, mut heard) = (Vec::new(), Vec::new());
+        // Bytes that were sent at once, and the application's that could be read then.
+        let mut writes = Vec::new();
+        while heard.len() < content.len() {
+            written += pair.near.write(flow, &content[written..]);
+            let bytes = transmit(&mut pair.near, pair.now, LaneId(0));
+            pair.far
+                .receive(pair.now, LaneId(0), &bytes)
+                .expect("no fault");
+            take_all(&mut pair.far, flow, &mut came);
+            pair.far.taken(flow, came.len());
+            writes.push((bytes.len(), came.len()));
+            heard.append(&mut came);
+            assert!(writes.len() < 100, "it stands still: {writes:?}");
+            let answer = transmit(&mut pair.far, pair.now, LaneId(0));
+            pair.near
+                .receive(pair.now, LaneId(0), &answer)
+                .expect("no fault");
+        }
+        assert_eq!(heard, content);
+        let (first, brings) = writes[0];
+        // Ten segments, less TLS and the hello.
+        assert!((1..14_000).contains(&first) && brings > 0, "{writes:?}");
+        let longest = writes.iter().map(|&(sent, _)| sent).max();
+        assert!(longest > Some(40_000), "later ones are long: {writes:?}");
+    }
+}
+
+#[test]
 fn as_many_blocks_as_may_be_outstanding_wait_for_an_acknowledgement() {
     let mut pair = Pair::new(1);
     let flow = pair.open("a:1");
