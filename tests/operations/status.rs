@@ -10,12 +10,13 @@ use std::{
 use crate::common::{
     addresses::{forward, free_address},
     command::{command, refrain, refrain_fails},
-    content::noise,
+    content::{letters, noise},
     eventually, exposition,
     gateway::Gateway,
     http,
     origin::{self, Download},
     resident::resident_bytes,
+    server::serve,
     site::{Pair, Site},
 };
 use refrain_codec::simd::Backend;
@@ -445,4 +446,27 @@ fn status_says_for_how_long_the_link_of_an_earlier_life_is_down() {
     let shown = refrain(&["status", "--admin", &pair.far.admin.to_string()]);
     let text = String::from_utf8(shown.stdout).expect("text");
     assert!(text.contains("down "), "{text}");
+}
+
+#[test]
+fn the_next_link_begins_with_the_effort_that_the_last_one_came_to() {
+    let content = letters(1, 1_500_000);
+    let origin = serve(move |mut stream| stream.write_all(&content));
+    let (listen, option) = forward(origin);
+    // The encoder waits for a link as slow as that, and has time for more.
+    let mut pair = Pair::start(&["--rate", "8mbit"], &["--forward", &option]);
+    let level = |far: &Gateway| far.peer().effort.expect("one link").zstd_level;
+    let at_first = level(&pair.far);
+    let mut stream = TcpStream::connect(listen).expect("it listens");
+    let read = std::io::copy(&mut stream, &mut std::io::sink()).expect("the flow lives");
+    assert_eq!(read, 1_500_000);
+    let came_to = level(&pair.far);
+    assert!(came_to > at_first, "{came_to} after {at_first}");
+    pair.near.kill();
+    eventually("the far end knows that the near end is gone", || {
+        (!pair.far.peer().up).then_some(())
+    });
+    pair.near.restart();
+    pair.near.wait_until_up();
+    assert_eq!(level(&pair.far), came_to);
 }
