@@ -37,10 +37,11 @@ const INTRODUCTION: &str = "# Thin and long links\n\n\
      MB = 10^6 bytes.\n";
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
-const CHAPTERS: [Chapter<Setup>; 6] = [
+const CHAPTERS: [Chapter<Setup>; 7] = [
     Chapter::of::<SecondTransfers>(),
     Chapter::of::<FirstTransfers>(),
-    Chapter::of::<Efforts>(),
+    Chapter::of::<Efforts<false>>(),
+    Chapter::of::<Efforts<true>>(),
     Chapter::of::<Fairness>(),
     Chapter::of::<Keystrokes>(),
     Chapter::of::<ReleaseSeries>(),
