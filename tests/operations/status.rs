@@ -454,7 +454,7 @@ fn the_next_link_begins_with_the_effort_that_the_last_one_came_to() {
     let origin = serve(move |mut stream| stream.write_all(&content));
     let (listen, option) = forward(origin);
     // The encoder waits for a link as slow as that, and has time for more.
-    let mut pair = Pair::start(&["--rate", "8mbit"], &["--forward", &option]);
+    let mut pair = Pair::start(&["--rate", "8Mbit"], &["--forward", &option]);
     let level = |far: &Gateway| far.peer().effort.expect("one link").zstd_level;
     let at_first = level(&pair.far);
     let mut stream = TcpStream::connect(listen).expect("it listens");

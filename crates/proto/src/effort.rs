@@ -43,6 +43,11 @@ const FIRST_RUNG: usize = 3;
 /// What a rung costs over the one below, before it was tried.
 const COST_RATIOS: [f64; LADDER.len() - 1] = [1.15, 1.1, 1.5, 1.9, 1.4, 2.1];
 
+/// What was measured on a rung above is believed up to so many times what the present one suggests. The first blocks of a
+/// link cost many times what later ones do, since the system clears memory for them, and a rung that was shed then is not
+/// measured again.
+const COST_BELIEVED: f64 = 2.0;
+
 /// How long the link has to be hungry before a rung is shed, at least. A round trip, if that is longer: so long the
 /// transport's window may be what leaves a socket empty.
 const SHED_AFTER: Duration = Duration::from_millis(40);
@@ -299,7 +304,9 @@ impl EffortControl {
         let mut cost = self.costs[self.rung].unwrap_or(0.0);
         let mut rung = self.rung;
         while rung + 1 < LADDER.len() {
-            cost = self.costs[rung + 1].unwrap_or(cost * COST_RATIOS[rung]);
+            let expected = cost * COST_RATIOS[rung];
+            let believed = |known: f64| known.min(COST_BELIEVED * expected);
+            cost = self.costs[rung + 1].map_or(expected, believed);
             if cost > ENCODER_SHARE * per_byte {
                 break;
             }
@@ -396,6 +403,27 @@ mod tests {
         }
         assert_eq!(control.rung(), 4);
         assert_eq!(control.reason(), EffortReason::Balanced);
+    }
+
+    #[test]
+    fn a_rung_that_cost_much_when_memory_was_new_is_climbed_to_again() {
+        for dear in [10, 60, 1000] {
+            let mut control = auto();
+            // The first block on each of some rungs.
+            for rung in 0..3 {
+                let now = control.counted_until + ms(dear);
+                let written = Written {
+                    encoding: ms(dear),
+                    working: ms(dear),
+                    unsent: Unsent::Nothing,
+                    ..Written::default()
+                };
+                control.wrote(now, written, PIECE, Duration::ZERO);
+                assert!(dear < 40 || control.rung() == FIRST_RUNG - 1 - rung);
+            }
+            run(&mut control, ms(1), ms(99), Unsent::Plenty, 40);
+            assert_eq!(control.effort(), TOP, "{dear} ms");
+        }
     }
 
     #[test]

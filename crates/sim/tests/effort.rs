@@ -1,6 +1,6 @@
 //! The law of effort in virtual time, held to what it promises.
 
-use refrain_sim::efforts::{Case, Comparison};
+use refrain_sim::efforts::{Case, Comparison, Content};
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -80,6 +80,16 @@ fn assert_kept(compared: &[Comparison]) {
 #[test]
 fn auto_keeps_up_with_the_best_rung_on_thin_links() {
     assert_kept(&compare(|case| [5, 20].contains(&case.mbit)));
+}
+
+#[test]
+fn auto_keeps_up_with_the_fastest_rung_where_the_processor_limits() {
+    let compared =
+        compare(|case| (case.mbit, case.delay_ms) == (1000, 0) && case.content == Content::Text);
+    assert!(compared.iter().all(|of| !of.is_link_limited));
+    for of in &compared {
+        assert!(of.ratios.iter().all(|&(_, seconds)| seconds <= 1.05));
+    }
 }
 
 #[test]
