@@ -407,22 +407,22 @@ mod tests {
 
     #[test]
     fn a_rung_that_cost_much_when_memory_was_new_is_climbed_to_again() {
-        for dear in [10, 60, 1000] {
+        for first_ms in [10, 60, 1000] {
             let mut control = auto();
             // The first block on each of some rungs.
             for rung in 0..3 {
-                let now = control.counted_until + ms(dear);
+                let now = control.counted_until + ms(first_ms);
                 let written = Written {
-                    encoding: ms(dear),
-                    working: ms(dear),
+                    encoding: ms(first_ms),
+                    working: ms(first_ms),
                     unsent: Unsent::Nothing,
                     ..Written::default()
                 };
                 control.wrote(now, written, PIECE, Duration::ZERO);
-                assert!(dear < 40 || control.rung() == FIRST_RUNG - 1 - rung);
+                assert!(first_ms < 40 || control.rung() == FIRST_RUNG - 1 - rung);
             }
             run(&mut control, ms(1), ms(99), Unsent::Plenty, 40);
-            assert_eq!(control.effort(), TOP, "{dear} ms");
+            assert_eq!(control.effort(), TOP, "{first_ms} ms");
         }
     }
 

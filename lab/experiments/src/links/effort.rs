@@ -288,7 +288,7 @@ fn turn(
     let ways = autos + case.fixed.len();
     let mut transfers = Vec::new();
     for way in 0..ways {
-        // Memory that the programs before have just left costs less: nobody is always the first.
+        // Memory that an earlier pair has just left costs less. So the order changes.
         let way = (way + run * ways / setup.runs) % ways;
         let mut pair = match way.checked_sub(autos) {
             None => over.pair(&setup.builds[way].refrain, &[], &[])?,
