@@ -6,8 +6,9 @@ const END: u8 = 128;
 
 /// The least length that is not below `bytes` and that padded texts may have. At most 12 % more.
 ///
-/// Only as many leading bits are kept as the length of `bytes` in bits has bits. `bytes` is that of
-/// something in memory, so at most `isize::MAX`.
+/// With e the position of the highest bit of `bytes`, counted from 0, that bit is kept, and after it as many
+/// bits as e has in binary. The rest is rounded up. `bytes` is that of something in memory, so at most
+/// `isize::MAX`.
 pub fn padded_bytes(bytes: usize) -> usize {
     if bytes < 2 {
         return bytes;
