@@ -1,5 +1,5 @@
 //! On a link that loses segments everything arrives equal, and a link whose transport minds the loss gets further
-//! lanes. Where the kernel's buffers hold less than a path, a flow takes further ones. How fast is an experiment:
+//! lanes. How fast is an experiment:
 //!
 //! ```text
 //! cargo run --release -p refrain-experiments -- lossy
@@ -9,7 +9,6 @@
 mod common;
 
 use std::{
-    fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     thread,
@@ -87,42 +86,6 @@ fn everything_arrives_equal_and_lanes_are_added() {
     let peer = link.at(End::Near, || Ok(near.peer())).expect("a status");
     assert!(peer.lanes > 4, "no lane was added: {peer:?}");
     assert_eq!(peer.counters.lanes_lost, 0, "{peer:?}");
-}
-
-/// 50 Mbit/s and 100 ms are 625 kB, and no connection of the far end may have more than a part of that on its way.
-#[test]
-fn a_flow_takes_further_lanes_where_buffers_hold_less_than_the_path() {
-    let link = Link::for_test(LinkConfig {
-        rate: Some(Rate::mbit(50)),
-        delay: Duration::from_millis(50),
-        ..LinkConfig::default()
-    });
-    let Some(link) = link.expect("a link") else {
-        return;
-    };
-    let noise = noise(2, 12_000_000);
-    let mut site = Site::new();
-    site.far_listen = SocketAddr::from((link.address(End::Far), 7000));
-    let far = link.at(End::Far, || {
-        fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 16384 262144")?;
-        let sent = noise.clone();
-        let origin = serve(move |mut stream| stream.write_all(&sent));
-        Ok((origin, site.far(&[])))
-    });
-    let (origin, far) = far.expect("an origin and a far end");
-    let (address, option) = forward(origin);
-    let near = link.at(End::Near, || {
-        let near = site.near(site.far_listen, &["--forward", &option]);
-        near.wait_for_lanes(4);
-        let mut stream = TcpStream::connect(address)?;
-        let mut came = Vec::new();
-        stream.read_to_end(&mut came)?;
-        assert!(came == noise, "{} bytes came", came.len());
-        Ok(near)
-    });
-    near.expect("a near end and a download");
-    let peer = link.at(End::Far, || Ok(far.peer())).expect("a status");
-    assert!((1..=3).contains(&peer.counters.strands_added), "{peer:?}");
 }
 
 /// A machine that is busy pauses threads, which is no loss: the kernel knows. Under CUBIC, since BBR asks for no lanes.

@@ -166,7 +166,7 @@ fn the_status_has_stable_names() {
 }
 
 /// Names that dashboards rely on: removing one is a change that users must hear of.
-const METRICS: [(&str, &str); 39] = [
+const METRICS: [(&str, &str); 38] = [
     ("refrain_app_bytes_total", "counter"),
     ("refrain_blocks_total", "counter"),
     ("refrain_bypassed_blocks_total", "counter"),
@@ -201,7 +201,6 @@ const METRICS: [(&str, &str); 39] = [
     ("refrain_predictions_overtaken_bytes_total", "counter"),
     ("refrain_predictions_wasted_bytes_total", "counter"),
     ("refrain_round_trip_seconds", "gauge"),
-    ("refrain_strands_added_total", "counter"),
     ("refrain_target_app_bytes", "gauge"),
     ("refrain_target_link_bytes", "gauge"),
     ("refrain_uptime_seconds", "gauge"),

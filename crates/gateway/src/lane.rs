@@ -242,7 +242,6 @@ async fn write(
                 false => Unsent::Plenty,
             }),
             loses: counts.take_loss(),
-            is_full: counts.take_full(),
             write_bytes_max: counts.write_bytes_max(),
         };
         link.with(|link, now| link.transmitted(now, *id, written));

@@ -22,8 +22,6 @@ pub(crate) struct TcpInfo {
     pub(crate) delivery_rate: u64,
     /// Whether that is less than the path takes, since there was nothing more to send.
     pub(crate) is_app_limited: bool,
-    /// For how many microseconds so far the peer's receive window, or the send buffer, has let it send no more.
-    pub(crate) buffers_full_us: u64,
 }
 
 /// The congestion control of a connection.
@@ -173,23 +171,16 @@ pub(crate) fn tcp_info(_socket: &impl AsFd) -> Option<TcpInfo> {
 }
 
 impl TcpInfo {
-    /// `None` for a kernel that is too old to say all of it (before 4.10). Fields are only ever added at the end.
+    /// `None` for a kernel that is too old to say all of it (before 4.9). Fields are only ever added at the end.
     fn read(info: &[u8]) -> Option<Self> {
         let word = |at: usize| info[at..].first_chunk().copied().map(u32::from_ne_bytes);
-        let long = |at: usize| {
-            info.get(at..)?
-                .first_chunk()
-                .copied()
-                .map(u64::from_ne_bytes)
-        };
-        let (receiver_full_us, sender_full_us) = (long(176)?, long(184)?);
+        let delivery_rate = info.get(160..)?.first_chunk().copied()?;
         Some(Self {
             segment_bytes: word(16)?,
             retransmitted: word(100)?,
             round_trip_us: word(68)?,
             round_trip_min_us: word(148)?,
-            delivery_rate: long(160)?,
-            buffers_full_us: receiver_full_us.saturating_add(sender_full_us),
+            delivery_rate: u64::from_ne_bytes(delivery_rate),
             // A bit field behind two of four bits, which compilers place from the end that comes first.
             is_app_limited: match cfg!(target_endian = "little") {
                 true => info[7] & 1 != 0,
@@ -267,9 +258,9 @@ mod tests {
 
     #[test]
     fn an_answer_of_an_older_kernel_is_none() {
-        for len in 0..192 {
+        for len in 0..168 {
             assert_eq!(TcpInfo::read(&vec![0; len]), None, "{len} bytes");
         }
-        assert!(TcpInfo::read(&[0; 192]).is_some());
+        assert!(TcpInfo::read(&[0; 168]).is_some());
     }
 }

@@ -42,10 +42,6 @@ const LOSSES_WITHIN: Duration = Duration::from_secs(5);
 /// A queue of so many microseconds, beside a quarter of the round trip, is none.
 const QUEUED_US: u32 = 2_000;
 
-/// A path with a shorter round trip needs no larger buffers than kernels have. What fills them there is a receiver
-/// that does not read.
-const LONG_PATH_US: u32 = 20_000;
-
 /// How often the rate is asked for.
 const RATE_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -115,8 +111,6 @@ pub struct WireCounts {
     unsent: AtomicU8,
     /// Whether loss has slowed it down, and nobody has asked since.
     loses: AtomicBool,
-    /// Whether buffers that are too small for the path bound it, and nobody has asked since.
-    is_full: AtomicBool,
     /// 0 before it is known.
     unsent_bytes_max: AtomicU32,
     /// The bytes of a segment.
@@ -143,15 +137,6 @@ struct Rate {
     unsent_bytes_max: u32,
     /// Whether the bound follows the rate.
     is_known: bool,
-}
-
-/// What has slowed a connection down of late.
-#[derive(Debug, Default)]
-struct BoundedBy {
-    /// Segments that were lost by chance.
-    loss: bool,
-    /// The kernels' buffers, which hold less than the path.
-    buffers: bool,
 }
 
 impl<S> Counted<S> {
@@ -206,11 +191,6 @@ impl WireCounts {
         self.loses.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether buffers that are too small for the path have bounded it since this was last asked.
-    pub(crate) fn take_full(&self) -> bool {
-        self.is_full.swap(false, Ordering::Relaxed)
-    }
-
     /// How many bytes are written at a time, once its rate is known: half of what its socket may hold unsent.
     pub(crate) fn write_bytes_max(&self) -> Option<usize> {
         match self.unsent_bytes_max.load(Ordering::Relaxed) {
@@ -240,12 +220,8 @@ impl WireCounts {
             None => UNASKED,
         };
         self.unsent.store(unsent, Ordering::Relaxed);
-        let bounded_by = rate.look_at(tcp);
-        if bounded_by.loss {
+        if rate.look_at(tcp) {
             self.loses.store(true, Ordering::Relaxed);
-        }
-        if bounded_by.buffers {
-            self.is_full.store(true, Ordering::Relaxed);
         }
         if rate.is_known {
             let bytes = rate.unsent_bytes_max;
@@ -276,15 +252,17 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// Lets its socket hold what fits its rate. Says what has slowed it down of late.
-    fn look_at(&mut self, tcp: &TcpStream) -> BoundedBy {
+    /// Lets its socket hold what fits its rate. Says whether loss has slowed it down of late.
+    fn look_at(&mut self, tcp: &TcpStream) -> bool {
         let now = Instant::now();
-        let since = self.asked_at.map(|at| now.duration_since(at));
-        if since.is_some_and(|since| since < RATE_INTERVAL) {
-            return BoundedBy::default();
+        if self
+            .asked_at
+            .is_some_and(|at| now.duration_since(at) < RATE_INTERVAL)
+        {
+            return false;
         }
         let Some(info) = socket::tcp_info(tcp) else {
-            return BoundedBy::default();
+            return false;
         };
         if self.asked_at.replace(now).is_none() {
             self.minds_loss = Congestion::minds_loss(tcp);
@@ -293,16 +271,7 @@ impl Rate {
         if let Some(bytes) = self.new_bound() {
             socket::bound_unsent(tcp, bytes);
         }
-        BoundedBy {
-            loss: self.loses(before.retransmitted, now),
-            buffers: since.is_some_and(|since| self.is_full(before.buffers_full_us, since)),
-        }
-    }
-
-    /// Whether buffers have bounded it for at least half of the time `since` they had for `full_us`.
-    fn is_full(&self, full_us: u64, since: Duration) -> bool {
-        let full = Duration::from_micros(self.info.buffers_full_us.saturating_sub(full_us));
-        self.info.round_trip_min_us >= LONG_PATH_US && full >= since / 2
+        self.loses(before.retransmitted, now)
     }
 
     /// Whether loss by chance slows it down, where `retransmitted` were known before.
@@ -478,21 +447,6 @@ mod tests {
         assert!(!look(3, 40));
         assert!(look(4, 60));
         assert!(!look(5, 6_000), "the others are long ago");
-    }
-
-    #[test]
-    fn buffers_are_too_small_where_they_bound_a_long_path_for_half_of_the_time() {
-        let look = |full_us, ms| {
-            let mut rate = rate(20, false);
-            rate.info.buffers_full_us = 1_000_000 + full_us;
-            let long = rate.is_full(1_000_000, Duration::from_millis(ms));
-            rate.info.round_trip_min_us = LONG_PATH_US - 1;
-            assert!(!rate.is_full(1_000_000, Duration::from_millis(ms)));
-            long
-        };
-        assert!(look(10_000, 20));
-        assert!(!look(9_999, 20));
-        assert!(!look(0, 20));
     }
 
     #[test]

@@ -180,8 +180,9 @@ counters! {
         misconfirmed: u64 = "refrain_confirmations_refused_total",
         /// How often this end took over to drive a flow that it sends on.
         flows_driven: u64 = "refrain_flows_driven_by_sender_total",
-        /// Further lanes that directions of flows took because loss or full buffers held theirs up.
-        strands_added: u64 = "refrain_strands_added_total",
+        /// Further lanes that directions of flows took because loss held theirs up.
+        #[serde(skip)]
+        strands_added: u64,
         /// Dead lanes whose blocks both ends agree about.
         #[serde(skip)]
         lanes_settled: u64,

@@ -131,8 +131,6 @@ pub struct Written {
     pub unsent: Unsent,
     /// Whether it is slow of late since segments were lost by chance.
     pub loses: bool,
-    /// Whether buffers of either kernel that hold less than the path have bounded it of late.
-    pub is_full: bool,
     /// How many bytes the transport is best given at a time, at its rate, if that is known.
     pub write_bytes_max: Option<usize>,
 }
@@ -349,7 +347,6 @@ mod tests {
                 waiting,
                 unsent,
                 loses: false,
-                is_full: false,
                 write_bytes_max: None,
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
@@ -400,7 +397,6 @@ mod tests {
                 waiting: ms(6) - encoding,
                 unsent: Unsent::Plenty,
                 loses: false,
-                is_full: false,
                 write_bytes_max: None,
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
@@ -439,7 +435,6 @@ mod tests {
             waiting: ms(0),
             unsent: Unsent::Nothing,
             loses: false,
-            is_full: false,
             write_bytes_max: None,
         };
         for burst in 0..100 {
@@ -463,7 +458,6 @@ mod tests {
             waiting: ms(30),
             unsent: Unsent::Plenty,
             loses: false,
-            is_full: false,
             write_bytes_max: None,
         };
         for lane in 0..3 {
@@ -483,7 +477,6 @@ mod tests {
                 waiting: ms(0),
                 unsent: Unsent::Nothing,
                 loses: false,
-                is_full: false,
                 write_bytes_max: None,
             };
             assert_eq!(control.wrote(now, written, 100, ms(1)), None);
@@ -499,7 +492,6 @@ mod tests {
             waiting: ms(0),
             unsent: Unsent::Nothing,
             loses: false,
-            is_full: false,
             write_bytes_max: None,
         };
         for message in 0..20_000 {

@@ -102,10 +102,6 @@ pub(crate) const WINDOW_WAIT_MIN: Duration = Duration::from_millis(20);
 /// two sites does not mend in a minute.
 pub const LOSS_REMEMBERED: Duration = Duration::from_secs(300);
 
-/// For so long after buffers bounded a lane, its flows take a further one: some round trips of a long path, after
-/// which its kernel says it again.
-pub(crate) const FULL_REMEMBERED: Duration = Duration::from_secs(2);
-
 /// How often an end that sees loss asks for further lanes.
 pub(crate) const WANT_LANES_AGAIN: Duration = Duration::from_secs(1);
 

@@ -124,7 +124,6 @@ impl Pipe {
                 waiting: now.since(encoded_at),
                 unsent,
                 loses: false,
-                is_full: false,
                 write_bytes_max: None,
             };
             link.transmitted(now, lane, written);

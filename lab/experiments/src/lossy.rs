@@ -1,7 +1,6 @@
-//! Lost segments, slow start and long paths over the lab's link, for lanes and for direct connections.
+//! Lost segments and slow start over the lab's link, for lanes and for direct connections.
 
 mod flows;
-mod long_paths;
 mod loss;
 mod slow_start;
 
@@ -10,7 +9,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::chapters::{self, Chapter, Choice, FiguresFolder};
-use long_paths::LongPaths;
 use loss::Losses;
 use slow_start::SlowStarts;
 
@@ -25,12 +23,8 @@ const INTRODUCTION: &str = "# Flows on a lossy link\n\n\
 const DIRECT: [&str; 2] = ["cubic", "bbr"];
 const PAIRS: [&str; 3] = ["cubic", "reno", "bbr"];
 
-fn chapters<'a>() -> [Chapter<Setup<'a>>; 3] {
-    [
-        Chapter::of::<Losses>(),
-        Chapter::of::<SlowStarts>(),
-        Chapter::of::<LongPaths>(),
-    ]
+fn chapters<'a>() -> [Chapter<Setup<'a>>; 2] {
+    [Chapter::of::<Losses>(), Chapter::of::<SlowStarts>()]
 }
 
 /// What to measure, and with what.

@@ -109,7 +109,7 @@ impl Link {
                     self.events.push_back(Event::FlowAccepted(id));
                     self.say_writable(id);
                     // From now on it may leave a lane that is held up.
-                    self.offer_to_idle_lane(now, lane);
+                    self.offer_to_idle_lane(lane);
                 }
                 Ok(())
             }

@@ -22,8 +22,8 @@ use crate::{
     hello::Hello,
     limited::LaneClock,
     limits::{
-        ACK_DELAY, FULL_REMEMBERED, HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN,
-        STRANDS_TIMES_FLOWS, WINDOW_BYTES_MAX,
+        ACK_DELAY, HELD_UP_SHOWN, LANES_EVER_MAX, STRANDS_FLOWS_MIN, STRANDS_TIMES_FLOWS,
+        WINDOW_BYTES_MAX,
     },
     matching::{receiver::Receiver, sender::Sender},
     moment::Moment,
@@ -73,8 +73,6 @@ pub(super) struct Lane {
     pub(super) ping_due: Moment,
     /// When loss last slowed it down, either way; for users to see.
     pub(super) lossy_at: Option<Moment>,
-    /// When buffers that hold less than the path last bounded what it sends.
-    pub(super) full_at: Option<Moment>,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
     /// How many bytes its transport is best given at a time, if that is known.
@@ -151,12 +149,6 @@ impl Lane {
     /// Whether an acknowledgement is due soon, or has gone out just now, so that the next is not far.
     pub(super) fn acknowledges(&self) -> bool {
         self.ack_due.is_some() || self.heard_at.since(self.acked_at) < ACK_DELAY
-    }
-
-    /// Whether it carries less than the path, since buffers bound it.
-    pub(super) fn is_full(&self, now: Moment) -> bool {
-        self.full_at
-            .is_some_and(|at| now.since(at) < FULL_REMEMBERED)
     }
 
     pub(super) fn is_held_up(&self, now: Moment) -> bool {

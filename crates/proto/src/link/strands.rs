@@ -7,10 +7,7 @@
 //! The receiver decodes blocks as they come, whatever their lane, and puts the flow's bytes in
 //! order; no lane waits for another. A single flow then has all lanes' congestion windows.
 //!
-//! Where kernels' buffers hold less than the path, as on a fast link with a long round trip, a flow takes one
-//! further lane at a time in the same way, and the next when that one is full too.
-//!
-//! Else flows stay on the lane that their target hashes to, where they find each other
+//! Without loss flows stay on the lane that their target hashes to, where they find each other
 //! at once. Only the first bytes of a flow, and those after a rest, go elsewhere while long ones
 //! keep that lane busy.
 
@@ -30,14 +27,6 @@ const WAITING_FLOW_BYTES: usize = 16 << 10;
 /// A lane is not left for one that has only so many bytes fewer on their way: history on a
 /// lane is worth something, and a flow on few lanes waits for few stalls.
 const LEFT_FOR_BYTES: usize = 64 << 10;
-
-/// Whether a lane has something to do.
-fn is_busy(lane: &Lane) -> bool {
-    lane.is_writing || lane.transmit_said
-}
-
-/// So many flows that wait for a lane are looked at to find one that may take another. The others come to the front.
-const FLOWS_LOOKED_AT: usize = 16;
 
 impl Link {
     /// Whether loss slowed down a lane of late, as this end sees it or the other.
@@ -151,63 +140,38 @@ impl Link {
     }
 
     /// If flows wait for `lane`, another one that has nothing to do may take them over.
-    pub(super) fn offer_to_idle_lane(&mut self, now: Moment, lane: LaneId) {
-        let is_waited_for = |lane: &Lane| is_busy(lane) && self.spreads(now, lane);
-        if !self.lanes.get(&lane).is_some_and(is_waited_for) {
+    pub(super) fn offer_to_idle_lane(&mut self, lane: LaneId) {
+        let is_busy = |lane: &Lane| lane.is_writing || lane.transmit_said;
+        let waited_for = |lane: &Lane| lane.has_queued_flows() && is_busy(lane);
+        if !self.is_lossy() || !self.lanes.get(&lane).is_some_and(waited_for) {
             return;
         }
         let mut lanes = self.lanes.iter().filter(|(_, lane)| self.takes_flows(lane));
-        let idle = lanes.find(|&(&id, lane)| {
-            !is_busy(lane) && (self.is_lossy() || self.to_take_over(now, id).is_some())
-        });
-        if let Some((&idle, _)) = idle {
+        if let Some((&idle, _)) = lanes.find(|(_, lane)| !is_busy(lane)) {
             self.say_transmit(idle);
         }
     }
 
-    /// Takes a flow that `lane` may help with out of the queue of one whose transport is busy.
-    pub(super) fn take_over(&mut self, now: Moment, lane: LaneId) -> Option<FlowId> {
-        let (from, id) = self.to_take_over(now, lane)?;
-        let from = self.lanes.get_mut(&from)?;
-        for queue in [&mut from.short_flows, &mut from.long_flows] {
-            queue.retain(|&queued| queued != id);
+    /// Takes a flow out of the queue of a lane whose transport is busy.
+    pub(super) fn take_over(&mut self) -> Option<FlowId> {
+        if !self.is_lossy() {
+            return None;
         }
-        Some(id)
-    }
-
-    /// A flow that `lane` may help with, and the busy lane that it waits for: the one that most wait for.
-    fn to_take_over(&self, now: Moment, lane: LaneId) -> Option<(LaneId, FlowId)> {
-        let lanes = self.lanes.iter();
-        let mut busy: Vec<(LaneId, &Lane)> = lanes
-            .filter(|(_, other)| other.is_writing && self.spreads(now, other))
-            .map(|(&id, other)| (id, other))
+        let flows = &self.flows;
+        let may_leave = |id: &FlowId| flows.get(id).is_some_and(Flow::may_leave_home);
+        let mut busy: Vec<&mut Lane> = self
+            .lanes
+            .values_mut()
+            .filter(|other| other.is_writing && other.has_queued_flows())
             .collect();
-        busy.sort_by_key(|(_, other)| core::cmp::Reverse(other.queued_flows()));
-        busy.into_iter().find_map(|(from, other)| {
-            let queued = other.short_flows.iter().chain(&other.long_flows);
-            let id = queued
-                .take(FLOWS_LOOKED_AT)
-                .find(|&&id| self.may_travel_on(now, lane, id))?;
-            Some((from, *id))
+        busy.sort_by_key(|other| core::cmp::Reverse(other.queued_flows()));
+        busy.into_iter().find_map(|other| {
+            let queues = [&mut other.short_flows, &mut other.long_flows];
+            queues.into_iter().find_map(|queue| {
+                let at = queue.iter().position(may_leave)?;
+                queue.remove(at)
+            })
         })
-    }
-
-    /// Whether flows that wait for `lane` may take others.
-    fn spreads(&self, now: Moment, lane: &Lane) -> bool {
-        lane.has_queued_flows() && (self.is_lossy() || lane.is_full(now))
-    }
-
-    /// Whether blocks of a flow may go over `lane` beside its home. Without loss that is a lane which it uses already, or
-    /// a further one once all of those are full: several that start at once would overflow the path's queue.
-    fn may_travel_on(&self, now: Moment, lane: LaneId, id: FlowId) -> bool {
-        let Some(flow) = self.flows.get(&id).filter(|flow| flow.may_leave_home()) else {
-            return false;
-        };
-        let is_full = |on: &LaneId| self.lanes.get(on).is_some_and(|lane| lane.is_full(now));
-        let mut strands = flow.send.strands.iter().map(|(on, _)| on);
-        self.is_lossy()
-            || is_full(&flow.home) && strands.clone().any(|&on| on == lane)
-            || strands.all(is_full)
     }
 
     /// The lane that a short flow with something to send had best travel on. On a home lane that long flows keep busy it

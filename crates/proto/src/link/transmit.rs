@@ -81,7 +81,7 @@ impl Link {
         let is_writing = self.lanes.values().any(|lane| lane.is_writing);
         self.look_at_held_up(now, !is_writing && self.send_window.holds_up_writers());
         // What is left waits for this lane now. Others may have looked before it was busy.
-        self.offer_to_idle_lane(now, lane);
+        self.offer_to_idle_lane(lane);
     }
 
     /// Reports that the transport took what [`poll_transmit`](Self::poll_transmit) gave, and how: effort is judged
@@ -98,11 +98,6 @@ impl Link {
         let round_trip = self.smoothed_round_trip();
         let effort = self.effort.wrote(now, written, plain_bytes, round_trip);
         self.make(effort);
-        if written.is_full
-            && let Some(state) = self.lanes.get_mut(&lane)
-        {
-            state.full_at = Some(now);
-        }
         if written.loses {
             self.send_control(lane, &Frame::Stalled);
             self.loss_seen(now, lane);
@@ -167,7 +162,7 @@ impl Link {
             } else {
                 state.long_flows.push_back(id);
             }
-            self.offer_to_idle_lane(now, lane);
+            self.offer_to_idle_lane(lane);
             self.say_transmit(lane);
         }
     }
@@ -308,7 +303,7 @@ impl Link {
     fn send_next(&mut self, now: Moment, lane: LaneId, out: &mut Vec<u8>) -> Turn {
         let may_help = |state: &Lane| !state.has_queued_flows() && self.takes_flows(state);
         if self.lanes.get(&lane).is_some_and(may_help)
-            && let Some(id) = self.take_over(now, lane)
+            && let Some(id) = self.take_over()
             && let Some(state) = self.lanes.get_mut(&lane)
         {
             state.long_flows.push_back(id);

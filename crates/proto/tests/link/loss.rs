@@ -1,6 +1,4 @@
-//! Flows that take further lanes where loss was seen or buffers are full (`docs/architecture.md`, 10).
-
-use core::time::Duration;
+//! Flows that take further lanes where loss was seen (`docs/architecture.md`, 10).
 
 use refrain_proto::{Event, FlowId, LaneFault, LaneId, ResetReason, effort::Written};
 
@@ -89,62 +87,3 @@ fn a_flow_on_two_lanes_is_lost_with_either_at_both_ends() {
         );
     }
 }
-
-/// Tells the near end that its kernel has no more room for what `lane` sends.
-fn fill(pair: &mut Pair, lane: LaneId) {
-    let written = Written {
-        is_full: true,
-        ..Written::default()
-    };
-    pair.near.transmitted(pair.now, lane, written);
-}
-
-/// Gives `flow` something to send while the lanes in `busy` stand still; says whether `lane` then sends of it.
-fn sends(pair: &mut Pair, flow: FlowId, busy: &[LaneId], lane: LaneId) -> bool {
-    let mut write_on = |lane| {
-        assert_eq!(pair.near.write(flow, &noise(3000, 60)), 3000);
-        (lane, transmit(&mut pair.near, pair.now, lane))
-    };
-    let mut written: Vec<(LaneId, Vec<u8>)> = busy.iter().map(|&busy| write_on(busy)).collect();
-    written.push(write_on(lane));
-    let has_sent = written.last().is_some_and(|(_, bytes)| !bytes.is_empty());
-    // All of it goes on, so that the next look begins anew.
-    for (lane, bytes) in written {
-        pair.far.receive(pair.now, lane, &bytes).expect("no fault");
-        pair.near.transmitted(pair.now, lane, Written::default());
-    }
-    pair.settle();
-    has_sent
-}
-
-#[test]
-fn a_flow_takes_one_further_lane_at_a_time_where_buffers_are_full() {
-    let mut pair = Pair::new(3);
-    let flow = pair.open("a:1");
-    let home = pair.near.status(pair.now).flows[0].lane;
-    let [second, third] = [1, 2].map(|next| LaneId((home.0 + next) % 3));
-    assert!(
-        !sends(&mut pair, flow, &[home], second),
-        "no buffer is full"
-    );
-
-    fill(&mut pair, home);
-    assert!(sends(&mut pair, flow, &[home], second));
-    assert!(
-        !sends(&mut pair, flow, &[home, second], third),
-        "the second has room"
-    );
-
-    fill(&mut pair, second);
-    assert!(sends(&mut pair, flow, &[home, second], third));
-    assert_eq!(pair.near.status(pair.now).counters.events.strands_added, 2);
-
-    pair.now = pair.now + FULL_FORGOTTEN;
-    assert!(
-        !sends(&mut pair, flow, &[home], second),
-        "buffers were full long ago"
-    );
-}
-
-/// So long after a buffer was full it counts as such no longer.
-const FULL_FORGOTTEN: Duration = Duration::from_secs(2);

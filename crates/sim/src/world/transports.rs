@@ -147,7 +147,6 @@ impl World {
                     false => Unsent::Plenty,
                 },
                 loses: took >= STALL,
-                is_full: took >= STALL / 2,
                 // Any bound is right, and most are not round.
                 write_bytes_max: Some(16_000 + took.subsec_micros() as usize),
             };
