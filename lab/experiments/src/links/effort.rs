@@ -147,8 +147,8 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
              the same. The order changes with each run, and a pair that is not measured goes first.\nThe fastest fixed effort \
              is that of both transfers together. Where `max` is as fast (but for 2 %) the link limits, and bytes\nand \
              seconds are over those of `max`. Else the processor limits, and seconds are over the fastest. *Balance*: \
-             CPU time of\nthe far end on that effort over the time of the link bytes at the link's rate. The model of the law has rates from 1 Mbit/s to none and round trips from 0 to \
-             200 ms:\n[decision 40](decisions/0040-effort.md) has its cases in virtual time.",
+             CPU time of\nthe far end on that effort over the time of the link bytes at the link's rate. The model of the \
+             law has rates from\n1 Mbit/s to none and round trips from 0 to 200 ms: [decision 40](decisions/0040-effort.md) has its cases in virtual time.",
             if FAST {
                 "`max` and each fixed effort"
             } else {
