@@ -241,6 +241,7 @@ async fn write(
                 true => Unsent::Nothing,
                 false => Unsent::Plenty,
             }),
+            link_time: counts.link_time(out.len()),
             loses: counts.take_loss(),
             write_bytes_max: counts.write_bytes_max(),
         };

@@ -42,6 +42,9 @@ const LOSSES_WITHIN: Duration = Duration::from_secs(5);
 /// A queue of so many microseconds, beside a quarter of the round trip, is none.
 const QUEUED_US: u32 = 2_000;
 
+/// From so many on, the link has something to carry even if the socket is empty.
+const PATH_FULL_US: u32 = 5_000;
+
 /// How often the rate is asked for.
 const RATE_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -113,6 +116,8 @@ pub struct WireCounts {
     loses: AtomicBool,
     /// 0 before it is known.
     unsent_bytes_max: AtomicU32,
+    /// The most bytes a second that the link may carry; 0 before anything is known.
+    rate_max: AtomicU64,
     /// The bytes of a segment.
     segment_bytes: AtomicU32,
     rate: Mutex<Rate>,
@@ -199,6 +204,14 @@ impl WireCounts {
         }
     }
 
+    /// How long the link is busy with so many bytes at least. None at all before its rate is known.
+    pub(crate) fn link_time(&self, bytes: usize) -> Duration {
+        match self.rate_max.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            rate => Duration::from_secs_f64(bytes as f64 / rate as f64),
+        }
+    }
+
     /// The bytes of a segment, where buffers end with whole ones.
     fn segment_bytes(&self) -> Option<usize> {
         let unsent_bytes_max = self.unsent_bytes_max.load(Ordering::Relaxed);
@@ -214,6 +227,8 @@ impl WireCounts {
         }
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let unsent = match socket::unsent_bytes(tcp) {
+            // The path has what the socket has not: the link is busy.
+            Some(0) if rate.is_path_full() => LITTLE,
             Some(0) => NOTHING,
             Some(bytes) if bytes < rate.unsent_bytes_max / 2 => LITTLE,
             Some(_) => PLENTY,
@@ -226,6 +241,7 @@ impl WireCounts {
         if rate.is_known {
             let bytes = rate.unsent_bytes_max;
             self.unsent_bytes_max.store(bytes, Ordering::Relaxed);
+            self.rate_max.store(rate.most(), Ordering::Relaxed);
             self.segment_bytes
                 .store(rate.info.segment_bytes, Ordering::Relaxed);
         }
@@ -277,9 +293,7 @@ impl Rate {
     /// Whether loss by chance slows it down, where `retransmitted` were known before.
     fn loses(&mut self, retransmitted: u32, now: Instant) -> bool {
         // What is lost while a queue is full says that the link is full.
-        let least_us = self.info.round_trip_min_us;
-        let queued_us = self.info.round_trip_us.saturating_sub(least_us);
-        let is_by_chance = queued_us <= least_us / 4 + QUEUED_US;
+        let is_by_chance = !self.is_queued_for(QUEUED_US);
         if !self.minds_loss || self.info.retransmitted == retransmitted || !is_by_chance {
             return false;
         }
@@ -287,6 +301,23 @@ impl Rate {
             .retain(|&at| now.duration_since(at) < LOSSES_WITHIN);
         self.losses.push_back(now);
         self.losses.len() >= LOSSES
+    }
+
+    /// The most bytes a second that the link may carry: twice what it did where it could have done more.
+    fn most(&self) -> u64 {
+        self.info.delivery_rate << u32::from(self.info.is_app_limited)
+    }
+
+    /// Whether packets wait on the path, so long that it is not for want of a processor at either end.
+    fn is_path_full(&self) -> bool {
+        self.is_queued_for(PATH_FULL_US)
+    }
+
+    /// Whether packets wait on the path for so many microseconds, beside a quarter of the round trip.
+    fn is_queued_for(&self, us: u32) -> bool {
+        let least_us = self.info.round_trip_min_us;
+        let queued_us = self.info.round_trip_us.saturating_sub(least_us);
+        queued_us > least_us / 4 + us
     }
 
     /// The bound that fits its rate, if that is another than its socket has.
@@ -432,6 +463,21 @@ mod tests {
         assert_eq!(at(5, true), None);
         assert_eq!(at(40, true), Some(100_000));
         assert_eq!(at(5, false), Some(16 << 10));
+    }
+
+    #[test]
+    fn a_path_is_full_where_packets_wait_on_it() {
+        for (round_trip_us, is_full) in [(50_000, false), (67_000, false), (68_000, true)] {
+            let mut rate = rate(20, false);
+            rate.info.round_trip_us = round_trip_us;
+            assert_eq!(rate.is_path_full(), is_full, "{round_trip_us} us");
+        }
+    }
+
+    #[test]
+    fn a_link_may_carry_more_than_it_did_where_there_was_nothing_more_to_send() {
+        assert_eq!(rate(20, false).most(), 2_500_000);
+        assert_eq!(rate(20, true).most(), 5_000_000);
     }
 
     #[test]

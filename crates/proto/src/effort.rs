@@ -3,11 +3,11 @@
 //! A slow link gets all the effort, a saturated processor sheds it (EndRE, section 5.1,
 //! adapts p to the server's load; ours adapts zstd's level as well).
 //!
-//! The link is *hungry* while the processor works on a write and the lane's socket has nothing left to send. All
-//! other time in which there is something to send is *rest*: the socket is full, or the receiver is. Each has a
-//! score that the other lowers (Page's cumulative sum, 1954). The score of hunger sheds a rung. The score of rest
-//! climbs, at once to the highest rung that the encoder has time for, since each change ends a zstd frame and its
-//! history. What a rung costs is measured while it is used, and guessed from the one below before that.
+//! The link is *hungry* while the processor works on a write and the lane's socket has nothing left to send, for as
+//! much longer as that takes than the link needs for the bytes. While the socket is full, or the receiver is, the link
+//! has *rest*. Each has a score that the other lowers (Page's cumulative sum, 1954). The score of hunger sheds a rung.
+//! The score of rest climbs, at once to the highest rung that the encoder has time for, since each change ends a zstd
+//! frame and its history. The cost of a rung is measured while it is used, and estimated from the one below before that.
 //!
 //! The time of all lanes is counted on one clock: lanes share the processor and the way to the peer.
 
@@ -65,6 +65,12 @@ const ENCODER_SHARE: f64 = 0.7;
 /// A rung's cost is an average over about so many plain bytes.
 const COST_BYTES: f64 = 512.0 * 1024.0;
 
+/// It rises by so much less than it falls: a block that took long waited for a processor, or for new memory.
+const COST_RISES: f64 = 0.125;
+
+/// A single write counts no more than this as hunger.
+const WORK_COUNTED_MAX: Duration = Duration::from_millis(10);
+
 names! {
     /// How the effort is chosen.
     #[derive(Default)]
@@ -111,8 +117,8 @@ pub enum Unsent {
     /// Nothing.
     #[default]
     Nothing,
-    /// Less than half of what it may hold: it says nothing of the link. Small messages leave some behind for a moment,
-    /// however fast the link is.
+    /// Less than half of what it may hold, or nothing while packets wait on the path. The link is not hungry, but need
+    /// not be slow: small messages leave some bytes for a moment on the fastest link.
     Little,
     /// More.
     Plenty,
@@ -129,6 +135,8 @@ pub struct Written {
     pub waiting: Duration,
     /// What the transport had left to send before it got these bytes.
     pub unsent: Unsent,
+    /// How long the link is busy with these bytes at least, as far as its rate is known.
+    pub link_time: Duration,
     /// Whether it is slow of late since segments were lost by chance.
     pub loses: bool,
     /// How many bytes the transport is best given at a time, at its rate, if that is known.
@@ -224,7 +232,10 @@ impl EffortControl {
             let cost = written.encoding.as_secs_f64() / plain_bytes as f64;
             let weight = (plain_bytes as f64 / COST_BYTES).min(1.0);
             let known = &mut self.costs[self.rung];
-            *known = Some(known.map_or(cost, |known| known + (cost - known) * weight));
+            *known = Some(known.map_or(cost, |known| match cost < known {
+                true => known + (cost - known) * weight,
+                false => known + (cost - known) * weight * COST_RISES,
+            }));
             self.rest_bytes += plain_bytes as u64;
         }
         let took = written.working + written.waiting;
@@ -234,10 +245,12 @@ impl EffortControl {
         let worked = counted - waiting;
         match written.unsent {
             Unsent::Nothing => {
-                self.hunger += worked;
-                self.rest = self.rest.saturating_sub(2 * worked);
+                let starved = worked.min(WORK_COUNTED_MAX);
+                self.hunger = (self.hunger + starved).saturating_sub(written.link_time);
+                let starved = starved.saturating_sub(written.link_time);
+                self.rest = self.rest.saturating_sub(2 * starved);
             }
-            Unsent::Little => {}
+            Unsent::Little => self.hunger = self.hunger.saturating_sub(worked),
             Unsent::Plenty => self.rested(worked),
         }
         self.rested(waiting);
@@ -346,8 +359,7 @@ mod tests {
                 working: encoding,
                 waiting,
                 unsent,
-                loses: false,
-                write_bytes_max: None,
+                ..Written::default()
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
         }
@@ -396,8 +408,7 @@ mod tests {
                 working: encoding,
                 waiting: ms(6) - encoding,
                 unsent: Unsent::Plenty,
-                loses: false,
-                write_bytes_max: None,
+                ..Written::default()
             };
             control.wrote(now, written, PIECE, Duration::ZERO);
         }
@@ -409,8 +420,8 @@ mod tests {
     fn a_rung_that_cost_much_when_memory_was_new_is_climbed_to_again() {
         for first_ms in [10, 60, 1000] {
             let mut control = auto();
-            // The first block on each of some rungs.
-            for rung in 0..3 {
+            // The first blocks on each of some rungs.
+            while control.rung() > 0 {
                 let now = control.counted_until + ms(first_ms);
                 let written = Written {
                     encoding: ms(first_ms),
@@ -419,10 +430,36 @@ mod tests {
                     ..Written::default()
                 };
                 control.wrote(now, written, PIECE, Duration::ZERO);
-                assert!(first_ms < 40 || control.rung() == FIRST_RUNG - 1 - rung);
             }
             run(&mut control, ms(1), ms(99), Unsent::Plenty, 40);
             assert_eq!(control.effort(), TOP, "{first_ms} ms");
+        }
+    }
+
+    #[test]
+    fn one_block_that_takes_long_sheds_nothing() {
+        let mut control = auto();
+        run(&mut control, ms(1000), ms(0), Unsent::Nothing, 1);
+        run(&mut control, ms(1), ms(0), Unsent::Little, 100);
+        assert_eq!(control.rung(), FIRST_RUNG);
+    }
+
+    #[test]
+    fn an_encoder_that_is_as_fast_as_the_link_is_not_shed() {
+        for (link_time, rung) in [(ms(2), FIRST_RUNG), (ms(1), 0)] {
+            let mut control = auto();
+            let written = Written {
+                encoding: ms(2),
+                working: ms(2),
+                unsent: Unsent::Nothing,
+                link_time,
+                ..Written::default()
+            };
+            for _ in 0..1000 {
+                let now = control.counted_until + ms(2);
+                control.wrote(now, written, PIECE, ms(0));
+            }
+            assert_eq!(control.rung(), rung, "{link_time:?}");
         }
     }
 
@@ -434,8 +471,7 @@ mod tests {
             working: ms(10),
             waiting: ms(0),
             unsent: Unsent::Nothing,
-            loses: false,
-            write_bytes_max: None,
+            ..Written::default()
         };
         for burst in 0..100 {
             for write in 0..9 {
@@ -457,8 +493,7 @@ mod tests {
             working: ms(0),
             waiting: ms(30),
             unsent: Unsent::Plenty,
-            loses: false,
-            write_bytes_max: None,
+            ..Written::default()
         };
         for lane in 0..3 {
             control.wrote(Moment(ms(30)), written, PIECE, ms(0));
@@ -476,8 +511,7 @@ mod tests {
                 working: ms(5),
                 waiting: ms(0),
                 unsent: Unsent::Nothing,
-                loses: false,
-                write_bytes_max: None,
+                ..Written::default()
             };
             assert_eq!(control.wrote(now, written, 100, ms(1)), None);
         }
@@ -491,8 +525,7 @@ mod tests {
             working: Duration::from_micros(50),
             waiting: ms(0),
             unsent: Unsent::Nothing,
-            loses: false,
-            write_bytes_max: None,
+            ..Written::default()
         };
         for message in 0..20_000 {
             let now = Moment(message * Duration::from_micros(300));

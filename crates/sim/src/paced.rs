@@ -123,8 +123,7 @@ impl Pipe {
                 working,
                 waiting: now.since(encoded_at),
                 unsent,
-                loses: false,
-                write_bytes_max: None,
+                ..Written::default()
             };
             link.transmitted(now, lane, written);
         }

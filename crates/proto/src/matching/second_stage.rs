@@ -74,15 +74,16 @@ impl Compressor {
             return None;
         }
         self.out.clear();
-        if self.level != self.wanted_level && self.context.is_some() {
-            self.run(&[], ZSTD_EndDirective::ZSTD_e_end);
-            self.context = None;
-        }
+        let is_changed = self.level != self.wanted_level;
         self.level = self.wanted_level;
-        let context = self
-            .context
-            .get_or_insert_with(|| new_context(self.kind, self.level));
-        debug_assert!(context.sizeof() > 0);
+        if self.context.is_some() && is_changed {
+            self.run(&[], ZSTD_EndDirective::ZSTD_e_end);
+        }
+        if self.context.is_none() || is_changed {
+            // The same context: it keeps its memory, and new memory costs more than compressing a block.
+            let context = self.context.get_or_insert_with(CCtx::create);
+            set_parameters(context, self.kind, self.level);
+        }
         self.run(plain, ZSTD_EndDirective::ZSTD_e_flush);
         Some(&self.out)
     }
@@ -116,28 +117,25 @@ impl Compressor {
 /// times the entries that ours have positions.
 const LEVEL_OF_LARGE_TABLES: i32 = 9;
 
-fn new_context(kind: StreamKind, level: i32) -> CCtx<'static> {
-    let mut context = CCtx::create();
-    let mut parameters = vec![
+/// Of the next frame. The context is between two frames.
+fn set_parameters(context: &mut CCtx<'_>, kind: StreamKind, level: i32) {
+    // Half a percent of output for a quarter of the memory at level 12. Zero is zstd's choice.
+    let table_log = match level >= LEVEL_OF_LARGE_TABLES {
+        true => kind.window_log() - 1,
+        false => 0,
+    };
+    for parameter in [
         CParameter::CompressionLevel(level),
         CParameter::WindowLog(kind.window_log()),
+        CParameter::HashLog(table_log),
+        CParameter::ChainLog(table_log),
         CParameter::ContentSizeFlag(false),
         CParameter::ChecksumFlag(false),
-    ];
-    if level >= LEVEL_OF_LARGE_TABLES {
-        // Half a percent of output for a quarter of the memory at level 12.
-        let table_log = kind.window_log() - 1;
-        parameters.extend([
-            CParameter::HashLog(table_log),
-            CParameter::ChainLog(table_log),
-        ]);
-    }
-    for parameter in parameters {
+    ] {
         context
             .set_parameter(parameter)
             .expect("parameters within zstd's bounds");
     }
-    context
 }
 
 impl Decompressor {
@@ -239,11 +237,16 @@ mod tests {
     #[test]
     fn a_lane_keeps_within_its_memory_at_every_level() {
         let frames_both_ways = 4 * FRAME_BYTES_MAX + 2 * CONTROL_BYTES_MAX;
+        let most = LADDER[LADDER.len() - 1].level;
         for level in LADDER.map(|effort| effort.level) {
             let mut allocated = frames_both_ways;
             for kind in [StreamKind::Tokens, StreamKind::Literals] {
-                let (mut near, mut far) = (Compressor::new(kind, level), Decompressor::new(kind));
+                // A context that had another level before.
+                let (mut near, mut far) = (Compressor::new(kind, most), Decompressor::new(kind));
                 for block in 0..50u32 {
+                    if block == 10 {
+                        near.set_level(level);
+                    }
                     let block: Vec<u8> = (0..TOKEN_BYTES_MAX as u32)
                         .map(|at| ((block << 17 | at).wrapping_mul(0x9e37_79b9) >> 25) as u8)
                         .collect();

@@ -146,6 +146,7 @@ impl World {
                     true => Unsent::Nothing,
                     false => Unsent::Plenty,
                 },
+                link_time: encoding / 2,
                 loses: took >= STALL,
                 // Any bound is right, and most are not round.
                 write_bytes_max: Some(16_000 + took.subsec_micros() as usize),
