@@ -1,8 +1,8 @@
-//! The chapters of a page. Each is measured alone, and its figures are kept in a folder, so that the page can be
-//! written anew from chapters measured at several times.
+//! The chapters of a page. Each is measured separately, and its figures are kept in a directory, so that the page can be
+//! written again from chapters measured at several times. A chapter without figures, such as one measured in another
+//! checkout, stays on the page as it is.
 
 use std::{
-    fmt::Write,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -90,34 +90,75 @@ pub(crate) fn names<S>(chapters: &[Chapter<S>]) -> PossibleValuesParser {
 }
 
 /// Measures what is to be measured, and gives the page: the introduction, what was asked, then the chapters.
+///
+/// `earlier` is the page that this one replaces. A chapter without figures is taken from it.
 pub(crate) fn page<S: FiguresFolder>(
     introduction: &str,
     chapters: &[Chapter<S>],
     setup: &S,
     choice: Choice<'_>,
+    earlier: Option<&Path>,
 ) -> anyhow::Result<String> {
     measure(chapters, setup, choice)?;
-    let mut written = Vec::new();
-    for chapter in chapters {
-        written.push(match chapter.kept(setup)? {
-            Some(kept) => chapter.written(&kept)?,
-            None => chapter.unmeasured()?,
-        });
-    }
+    let earlier = match earlier {
+        Some(path) if path.exists() => Earlier(std::fs::read_to_string(path)?),
+        _ => Earlier(String::new()),
+    };
     let mut page = format!(
         "{introduction}\n## What was asked\n\n| | asked | measured | met |\n|---|--:|--:|---|\n"
     );
-    for target in written.iter().flat_map(|chapter| &chapter.targets) {
-        let (measured, met) = match &target.measured {
-            Some(measured) if measured.is_met => (measured.text.as_str(), "yes"),
-            Some(measured) => (measured.text.as_str(), "**no**"),
-            None => ("not measured", ""),
+    let mut texts = String::new();
+    for chapter in chapters {
+        let kept = chapter.kept(setup)?;
+        let written = match &kept {
+            Some(kept) => chapter.written(kept)?,
+            None => chapter.unmeasured()?,
         };
-        let (what, asked) = (target.what, target.asked);
-        writeln!(page, "| {what} | {asked} | {measured} | {met} |")?;
+        texts += match kept {
+            Some(_) => written.text.as_str(),
+            None => earlier.chapter(chapter.title),
+        };
+        for target in &written.targets {
+            page += &match kept {
+                Some(_) => row(target),
+                None => earlier.row(target).unwrap_or_else(|| row(target)),
+            };
+        }
     }
-    page.extend(written.into_iter().map(|chapter| chapter.text));
-    Ok(page)
+    Ok(page + &texts)
+}
+
+/// The page as it was written last.
+struct Earlier(String);
+
+impl Earlier {
+    /// The chapter of that title, or nothing.
+    fn chapter(&self, title: &str) -> &str {
+        let Some(begin) = self.0.find(&format!("\n## {title}\n")) else {
+            return "";
+        };
+        let end = self.0[begin + 1..].find("\n## ");
+        end.map_or(&self.0[begin..], |end| &self.0[begin..begin + 1 + end])
+    }
+
+    /// The target's row in the table of what was asked.
+    fn row(&self, target: &Target) -> Option<String> {
+        let begins = format!("| {} | {} |", target.what, target.asked);
+        let mut lines = self.0.split_inclusive('\n');
+        lines
+            .find(|line| line.starts_with(&begins))
+            .map(str::to_owned)
+    }
+}
+
+fn row(target: &Target) -> String {
+    let (measured, met) = match &target.measured {
+        Some(measured) if measured.is_met => (measured.text.as_str(), "yes"),
+        Some(measured) => (measured.text.as_str(), "**no**"),
+        None => ("not measured", ""),
+    };
+    let (what, asked) = (target.what, target.asked);
+    format!("| {what} | {asked} | {measured} | {met} |\n")
 }
 
 /// Measures what is to be measured, and gives all figures that are kept, by chapter.
@@ -292,6 +333,7 @@ mod tests {
     #[test]
     fn figures_are_kept_and_written_again() {
         let setup = Folder(tempfile::tempdir().expect("a folder"));
+        let file = setup.folder().join("page.md");
         let chapters = [Chapter::of::<Turns>()];
         let page = |only: &[&str]| {
             let only: Vec<String> = only.iter().map(|&name| name.to_owned()).collect();
@@ -299,7 +341,7 @@ mod tests {
                 only: Some(&only),
                 resume: false,
             };
-            page("# Turns\n", &chapters, &setup, choice).expect("there is room")
+            page("# Turns\n", &chapters, &setup, choice, Some(&file)).expect("there is space")
         };
         let unmeasured = page(&[]);
         assert!(
@@ -313,6 +355,11 @@ mod tests {
         assert!(again.contains("| turns | many | 2 | yes |"), "{again}");
         let (_, chapter) = again.split_once("\n## Turns\n").expect("its title");
         assert!(chapter.ends_with("\n\n2 turns\n"), "{chapter}");
+        assert_eq!(page(&[]), again);
+
+        // Without figures, the chapter and its row stay as they were written.
+        std::fs::write(&file, again.clone() + "\n## Another\n").expect("there is space");
+        std::fs::remove_file(chapters[0].file(&setup)).expect("figures");
         assert_eq!(page(&[]), again);
     }
 }

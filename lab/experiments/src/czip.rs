@@ -124,7 +124,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
         only: arguments.only.as_deref(),
         resume: arguments.resume,
     };
-    chapters::page(INTRODUCTION, &chapters(), &setup, choice)
+    chapters::page(
+        INTRODUCTION,
+        &chapters(),
+        &setup,
+        choice,
+        arguments.write.as_deref(),
+    )
 }
 
 #[cfg(test)]

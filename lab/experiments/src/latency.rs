@@ -114,7 +114,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     if arguments.json {
         return chapters::json(&chapters(), &setup, choice);
     }
-    let page = chapters::page(INTRODUCTION, &chapters(), &setup, choice)?;
+    let page = chapters::page(
+        INTRODUCTION,
+        &chapters(),
+        &setup,
+        choice,
+        arguments.write.as_deref(),
+    )?;
     if let Some(page) = &arguments.write {
         chapters::write_plots(&chapters(), &setup, page)?;
     }

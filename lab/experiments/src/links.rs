@@ -133,6 +133,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     };
     match arguments.json {
         true => chapters::json(&CHAPTERS, &setup, choice),
-        false => chapters::page(INTRODUCTION, &CHAPTERS, &setup, choice),
+        false => chapters::page(
+            INTRODUCTION,
+            &CHAPTERS,
+            &setup,
+            choice,
+            arguments.write.as_deref(),
+        ),
     }
 }

@@ -86,6 +86,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     };
     match arguments.json {
         true => chapters::json(&chapters(), &setup, choice),
-        false => chapters::page(INTRODUCTION, &chapters(), &setup, choice),
+        false => chapters::page(
+            INTRODUCTION,
+            &chapters(),
+            &setup,
+            choice,
+            arguments.write.as_deref(),
+        ),
     }
 }
