@@ -25,7 +25,7 @@ use rows::{CHUNK_BYTES, ROWS, Row};
 /// Turns that are measured at least, however little time there is.
 const TURNS_MIN: usize = 3;
 
-/// What `bench` measures, and for how long.
+/// Which rows `bench` measures, and for how long.
 #[derive(Args)]
 pub(crate) struct BenchArguments {
     /// Print JSON instead of a table
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<()> {
             .map_err(io::Error::from)
             .and_then(|()| writeln!(out)),
         (false, true) => Ok(()),
-        (false, false) => writeln!(out, "NOT COMPLETE: the other rows were not measured"),
+        (false, false) => writeln!(out, "NOT COMPLETE: the remaining rows were not measured"),
     };
     // After Ctrl-C the exit code says so, even if nobody reads the output any more.
     measured.and(printed.map_err(Into::into))
@@ -150,9 +150,9 @@ impl Report {
         let load = load.unwrap_or(f64::NAN);
         writeln!(
             out,
-            "{processor}, {cores} cores, {} instructions; load before: {load:.1}\n\n\
-             Speeds are of plain data, medians. Archives and pairs use all cores, the other rows one. A\n\
-             pair is both gateways, a server and a client on this machine.\n\n\
+            "{processor}, {cores} cores, SIMD path {}; load before: {load:.1}\n\n\
+             Speeds are medians, for plain data. Archives and pairs use all cores, the other rows use one.\n\
+             A pair is both gateways, a server and a client on this machine.\n\n\
              {:36}{:>8}{:>9}",
             self.backend, "", "GB/s", "Gbit/s"
         )

@@ -11,7 +11,7 @@ use refrain_http_ranges::{RemoteError, check_address};
 const COUNT_MAX: usize = 1 << 20;
 /// Longer is not meant, and clocks end somewhere.
 const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-const TOO_LONG: &str = "at most a year (365d) is allowed";
+const TOO_LONG: &str = "must be at most a year (365d)";
 
 /// Threads: more than any machine has use for are a mistake.
 pub(crate) fn threads() -> RangedU64ValueParser<usize> {
@@ -26,8 +26,8 @@ pub(crate) fn requests_at_a_time() -> RangedU64ValueParser<usize> {
 /// How many, at least one.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     match parse(text)? {
-        0 => Err("at least 1 is needed".to_owned()),
-        count if count > COUNT_MAX => Err(format!("at most {COUNT_MAX} are allowed")),
+        0 => Err("must be at least 1".to_owned()),
+        count if count > COUNT_MAX => Err(format!("must be at most {COUNT_MAX}")),
         count => Ok(count),
     }
 }
@@ -35,7 +35,7 @@ pub(crate) fn count(text: &str) -> Result<usize, String> {
 /// Bytes, at least one.
 pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
     match parse(text)? {
-        ByteSize(0) => Err("it has to be more than nothing".to_owned()),
+        ByteSize(0) => Err("must be greater than zero".to_owned()),
         size => Ok(size),
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn chunk_size(text: &str) -> Result<u32, String> {
     };
     match range.contains(&nearest) {
         true => Ok(nearest as u32),
-        false => Err("expected 1KiB to 1MiB".to_owned()),
+        false => Err("must be from 1KiB to 1MiB".to_owned()),
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn time(text: &str) -> Result<TimeSpan, String> {
 /// A time in which something can happen.
 pub(crate) fn time_to_wait(text: &str) -> Result<TimeSpan, String> {
     match time(text)? {
-        TimeSpan(Duration::ZERO) => Err("nothing happens in no time".to_owned()),
+        TimeSpan(Duration::ZERO) => Err("must be greater than zero".to_owned()),
         time => Ok(time),
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn seconds_from(least: Duration) -> impl Fn(&str) -> Result<Duration,
         };
         match seconds.filter(|&seconds| seconds >= least) {
             None => Err(format!(
-                "expected a number of seconds, {} or more",
+                "must be a number of seconds, at least {}",
                 least.as_secs_f64()
             )),
             Some(seconds) if seconds > TIME_MAX => Err(TOO_LONG.to_owned()),

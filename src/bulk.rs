@@ -52,50 +52,55 @@ const BATCH_BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Args)]
 #[command(
-    after_help = "A file that has several names, or is given twice, is read and counted as often."
+    after_help = "A file that has several names, or is given twice, is read and counted each time."
 )]
 pub(crate) struct BulkArguments {
     #[command(flatten)]
     inputs: InputArguments,
-    /// Who does the work: `auto`, the fastest, by a short measurement if there is enough to do; `pipeline`, all of this machine's threads and vectors; `harens`, the same with its
-    /// CUDA GPUs, which find where chunks may end; and to see what these are worth `naive`, one thread and a byte
-    /// at a time, and `cuda`, one thread and a GPU. All find the same
+    /// Find repeats with this method: auto, pipeline, harens, naive or cuda
+    ///
+    /// `auto` selects the fastest method, by a short measurement if there is enough data. `pipeline` uses
+    /// all threads and vector instructions of this machine. `harens` also uses its CUDA GPUs, which find
+    /// chunk ends. `naive` and `cuda` are for comparison: `naive` uses one thread and works byte by byte,
+    /// `cuda` uses one thread and a GPU. All methods find the same.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_method)]
     method: Asked,
-    /// The average chunk, 1KiB to 1MiB: the nearest power of two [default: 2KiB]
+    /// Cut chunks of this average size, 1KiB to 1MiB, rounded to the nearest power of two [default: 2KiB]
     #[arg(long, value_name = "SIZE", value_parser = bounded::chunk_size)]
     chunk_size: Option<u32>,
-    /// The shortest chunk; HARENS has it as long as the average [default: a quarter of the average]
+    /// Set the shortest chunk; the HARENS paper uses the average [default: a quarter of the average]
     #[arg(long, value_name = "SIZE", value_parser = bounded::size)]
     chunk_min: Option<ByteSize>,
-    /// How chunks are cut: modp, pack or fixed [default: modp]
+    /// Cut chunks by this method: modp, pack or fixed [default: modp]
     #[arg(long, value_name = "NAME")]
     chunker: Option<ChunkingMethod>,
-    /// What chunks are known by: blake3, or sha1, to see what that costs [default: blake3]
+    /// Identify chunks by this hash: blake3, or sha1 to measure its cost [default: blake3]
     #[arg(long, value_name = "NAME")]
     hash: Option<ChunkHasher>,
-    /// Bytes of the chunks that are remembered; those that were not seen for longest are forgotten first,
-    /// in each of 64 equal parts: give it somewhat more than is to be remembered, and much more if that
-    /// is few chunks. Takes about a fortieth of it in memory, at the default size of chunks
+    /// Remember chunks of this many bytes in total, and forget the least recently seen first
+    ///
+    /// There are 64 equal parts, and each forgets its own chunks. So give somewhat more than should be
+    /// remembered, and much more for only a few chunks. This takes about a fortieth of SIZE in memory, at
+    /// the default chunk size.
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = bounded::size)]
     cache_size: ByteSize,
-    /// Threads that read [default: by processors, as all of these]
+    /// Read with N threads [default: by the number of CPUs, as for the next three options]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     fetchers: Option<usize>,
-    /// Threads that look for where chunks may end
+    /// Find chunk ends with N threads
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     scanners: Option<usize>,
-    /// Threads that hash chunks
+    /// Hash chunks with N threads
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     hashers: Option<usize>,
-    /// Threads that look up hashes; 64 have work
+    /// Look up hashes with N threads; at most 64 have work
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     matchers: Option<usize>,
-    /// Bytes that go from stage to stage at once, 4KiB to 1GiB. There are twice as many such batches as
-    /// threads in memory, and two more [default: 1MiB, with GPUs 16MiB]
+    /// Pass data between stages in batches of this size, 4KiB to 1GiB. Memory holds two batches per
+    /// thread, and two more [default: 1MiB, with GPUs 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_batch_size)]
     batch_size: Option<usize>,
-    /// Kernels for these instructions: portable, avx2, avx512, neon, or auto for the fastest
+    /// Use this SIMD path: portable, avx2, avx512, neon, or auto for the fastest
     #[arg(long, value_name = "SET", env = "REFRAIN_SIMD", default_value = "auto")]
     simd: Backend,
     /// Report as one JSON object
@@ -105,24 +110,26 @@ pub(crate) struct BulkArguments {
     keep: KeepArguments,
 }
 
-/// The chunk store that keeps what is read.
+/// The options of the chunk store for the read data.
 #[derive(Args)]
-#[command(next_help_heading = "To keep it in a chunk store")]
+#[command(next_help_heading = "Options for a chunk store")]
 struct KeepArguments {
-    /// Write all that is read, each chunk once, into the chunk store in this folder. (`refrain czip create`
+    /// Write all read data, each chunk once, to the chunk store in this directory. (`refrain czip create`
     /// makes archives)
     #[arg(short, long, value_name = "DIR", requires = "realm")]
     output: Option<PathBuf>,
-    /// The service whose flows this may answer as history, as the near gateway names it. A chunk store cuts
-    /// in its own way: so do then --chunk-size, --chunker and --hash
+    /// Name the service whose flows this history may answer, with the same name as the near end's --realm
+    ///
+    /// The store determines how chunks are cut: --chunk-size, --chunk-min, --chunker and --hash cannot be
+    /// given.
     #[arg(long, value_name = "NAME", requires = "output", value_parser = parse_realm,
           conflicts_with_all = ["chunk_size", "chunk_min", "chunker", "hash"])]
     realm: Option<String>,
-    /// The bound on disk of a chunk store [default: as it is, or 100GB for a new one]
+    /// Limit the chunk store on disk to this size [default: unchanged, or 100GB for a new one]
     #[arg(long, value_name = "SIZE", requires = "realm", value_parser = bounded::size)]
     store_size: Option<ByteSize>,
-    /// Keep private keys and chunk stores in a chunk store too: a prediction tells the other end what is
-    /// here
+    /// Also write private keys and other chunk stores, which are otherwise skipped, since predictions
+    /// reveal local data to the other end
     #[arg(long, requires = "realm")]
     all: bool,
 }
@@ -187,7 +194,7 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     let outcome = outcome.with_context(|| format!("--method {}", options.method));
     let outcome = interrupt.or(outcome)?;
     if let Some(failure) = &outcome.gpu_failure {
-        tell(format_args!("{failure}; the processor went on for it"));
+        tell(format_args!("{failure}; continued on the CPU"));
     }
     let found = &outcome.redundancy;
     if history.is_some() {
@@ -195,7 +202,7 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     }
     ensure!(
         history.is_none() || found.files > 0 || found.failures == 0,
-        "nothing could be read: nothing is written"
+        "no input could be read, so nothing was written"
     );
     let kept = match (history, &arguments.keep.output) {
         (Some(history), Some(output)) => {
@@ -215,16 +222,17 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     }
     ensure!(
         report.found.failures == 0,
-        "this is without what could not be read: {}",
+        "could not read {}, so the report is incomplete",
         count(report.found.failures, "path", "paths")
     );
     ensure!(
         !report.has_lost(),
-        "the store does not hold all of what was read"
+        "the store does not have all data that was read"
     );
     ensure!(
         report.found.changed_files == 0 || arguments.keep.output.is_none(),
-        "this is with what changed while it was read: {}; read a snapshot, or while nobody writes",
+        "the store has data of {} that changed while being read (read a snapshot, or while no program \
+         writes)",
         count(report.found.changed_files, "file", "files")
     );
     printed.map_err(standard_io::output_failed)
@@ -237,7 +245,7 @@ impl BulkArguments {
         let standard = standard.count();
         ensure!(
             standard < 2,
-            "standard input is read once: `-` may stand once"
+            "standard input is read only once: give `-` only once"
         );
         self.inputs.refuse_nothing()?;
         match self.keep.realm {
@@ -254,11 +262,11 @@ impl BulkArguments {
         if let Some(ByteSize(shortest)) = self.chunk_min {
             ensure!(
                 chunker != ChunkingMethod::Fixed,
-                "--chunk-min: fixed chunks are all as long"
+                "--chunk-min: all fixed chunks have the same size"
             );
             ensure!(
                 shortest <= average.into(),
-                "--chunk-min: the shortest chunk, {}, is longer than the average, {}",
+                "--chunk-min: the shortest chunk, {}, must not be longer than the average, {}",
                 ByteSize(shortest),
                 ByteSize(average.into())
             );
@@ -274,7 +282,7 @@ impl KeepArguments {
     fn store_config(&self, folder: &Path) -> anyhow::Result<StoreConfig> {
         ensure!(
             !folder.exists() || folder.is_dir(),
-            "{} is no folder: with --realm, -o is the folder of a chunk store",
+            "\"{}\" is not a directory: with --realm, -o must be the directory of a chunk store",
             folder.display()
         );
         store_config(folder, self.store_size)
@@ -314,18 +322,18 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
     let ByteSize(asked) = bounded::size(text)?;
     match (BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&asked) {
         true => Ok(asked as usize),
-        false => Err("expected 4KiB to 1GiB".to_owned()),
+        false => Err("must be from 4KiB to 1GiB".to_owned()),
     }
 }
 
 fn in_words(path: &Path, failed: &Failed) -> String {
     let path = printable_path(path);
     match failed {
-        Failed::Special => format!("passed over: {path}: it is no file, folder or link"),
-        Failed::Unread(error) => format!("not read, or not to its end: {path}: {error}"),
-        Failed::Shrunk => format!("became shorter while it was read: {path}"),
+        Failed::Special => format!("skipped \"{path}\": not a file, directory or link"),
+        Failed::Unread(error) => format!("cannot read all of \"{path}\": {error}"),
+        Failed::Shrunk => format!("\"{path}\" became shorter while it was read"),
         Failed::Changed => {
-            format!("changed while it was read: {path}: it may never have been as it was read")
+            format!("\"{path}\" changed while it was read: this content may never have existed")
         }
     }
 }

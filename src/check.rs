@@ -27,11 +27,11 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) struct CheckArguments {
     #[command(flatten)]
     options: CheckOptions,
-    /// Wait so long for the far end if it does not run yet
+    /// Wait up to SECONDS for the far end if it does not run yet
     #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true,
           value_parser = bounded::seconds_from(Duration::ZERO))]
     wait: Duration,
-    /// Print one JSON object for each peer, with `error` if the check cannot be made
+    /// Print one JSON object per peer, with `error` if the check cannot be made
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -100,7 +100,8 @@ fn near_end(admin: Option<&Place>) -> anyhow::Result<Found> {
     };
     if found.status.role != "near" {
         bail!(
-            "the gateway at {} is a far end, and a check starts at the near end; `refrain status` shows its peers",
+            "the gateway at {} is a far end, but a check starts at the near end (`refrain status` shows its \
+             peers)",
             found.place
         );
     }
@@ -118,7 +119,10 @@ fn report(place: &Place, peer: &Peer, json: bool) -> anyhow::Result<()> {
         _ => peer.label(),
     };
     if !peer.up {
-        let reason = peer.last_error.as_deref().unwrap_or("no reason is known");
+        let reason = peer
+            .last_error
+            .as_deref()
+            .unwrap_or("the reason is unknown");
         bail!("the link to {name} is down: {reason}");
     }
     if json {
@@ -151,7 +155,7 @@ fn failed(error: anyhow::Error, json: bool) -> anyhow::Error {
 fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "{} works: both keys are right, both speak wire version {}",
+        "the connection to {} works: both keys are correct, both ends use wire version {}",
         report.peer, report.wire_version
     )?;
     writeln!(out, "handshake    {:10.2} ms", report.handshake_ms)?;
@@ -165,12 +169,12 @@ fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "throughput   {:10.2} Mbit/s from there to here",
+        "throughput   {:10.2} Mbit/s from the peer to this end",
         report.receive_mbit_per_s
     )?;
     writeln!(
         out,
-        "             {:10.2} Mbit/s from here to there",
+        "             {:10.2} Mbit/s from this end to the peer",
         report.send_mbit_per_s
     )
 }

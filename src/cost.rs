@@ -41,7 +41,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CostArguments {
-    /// What `refrain status --json` printed of a run: a file, or - for standard input
+    /// Read the output of `refrain status --json` for a run from this file, or from standard input (-)
     #[arg(value_name = "STATUS")]
     status: Option<PathBuf>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub(crate) struct CostArguments {
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Write a plot of the costs by redundancy, as an SVG
+    /// Write a plot of the costs by redundancy to this file, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -103,7 +103,10 @@ fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(bytes_max + 1).read_to_end(&mut bytes)?;
     let mib_max = bytes_max >> 20;
-    ensure!(bytes.len() as u64 <= bytes_max, "larger than {mib_max} MiB");
+    ensure!(
+        bytes.len() as u64 <= bytes_max,
+        "too large (limit {mib_max} MiB)"
+    );
     remove_byte_order_mark(&mut bytes);
     Ok(bytes)
 }

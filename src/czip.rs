@@ -26,8 +26,8 @@ use clap::{Args, Subcommand};
 use crate::{bounded, report, standard_io};
 
 const AFTER_HELP: &str = "\
-A SIZE is a number of bytes, or has a unit: KiB, MiB and GiB are powers of two, and kB, MB, GB and TB powers of \
-ten, which may be given as K, M, G and T: 512M is 512 million bytes. Reports are in powers of ten.";
+A SIZE is a number of bytes, with or without a unit. KiB, MiB, GiB and TiB are powers of two. kB, MB, GB and TB are \
+powers of ten, and K, M, G and T are short for them: 512M is 512 million bytes. Reports use powers of ten.";
 
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
@@ -38,27 +38,27 @@ pub(crate) struct CzipArguments {
 
 #[derive(Subcommand)]
 enum CzipCommand {
-    /// Make an archive of files and folders, or of standard input
+    /// Make an archive of files and directories, or of standard input
     Create(create::CreateArguments),
-    /// Extract files, folders and links from an archive
+    /// Extract files, directories and links from an archive
     Extract(extract::ExtractArguments),
-    /// Write what is in an archive to standard output: all of it, one file, or a range
+    /// Write the content of an archive to standard output: everything, one file, or a range
     Cat(cat::CatArguments),
-    /// Fetch what is in an archive from any web server, without what is here already
+    /// Fetch the content of an archive from any web server, except data that exists locally
     Get(Box<get::GetArguments>),
-    /// Show which files, folders and links an archive holds
+    /// List the files, directories and links in an archive
     List(list::ListArguments),
-    /// Check all that an archive stores against its digests
+    /// Check whether an archive is intact, by its digests
     Verify(verify::VerifyArguments),
-    /// Show how an archive is made, and what its chunks save
+    /// Show how an archive was made, and how much its chunks save
     Stat(stat::StatArguments),
-    /// Serve a folder over HTTP: archives as they are, their content, and chunks by name
+    /// Serve a directory over HTTP: archives as files, their content, and chunks by name
     Serve(serve::ServeArguments),
-    /// Stand between clients and a web server, and fetch each chunk of its archives once
+    /// Serve the content of a web server's archives to clients, and fetch each chunk only once
     Proxy(Box<proxy::ProxyArguments>),
-    /// Show an archive, on disk or on a web server, as a folder that can only be read
+    /// Mount an archive, on disk or on a web server, as a read-only directory
     ///
-    /// Of one on a web server no more is fetched than is read.
+    /// From a web server, only the data that is read is fetched.
     Mount(mount::MountArguments),
 }
 

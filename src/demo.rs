@@ -19,23 +19,23 @@ use serde::Serialize;
 
 use crate::{
     progress, report,
-    table::{Table, bytes, percent},
+    table::{Table, bytes, count, percent},
 };
 use content::Object;
 use world::World;
 
 #[derive(clap::Args)]
 pub(crate) struct DemoArguments {
-    /// Files to move instead of the built-in content, in this order; of a folder, all files in
-    /// it and below, in the order of their paths
+    /// Transfer these files instead of the built-in content, in this order. For a directory: all files
+    /// in it and below it, in the order of their paths
     files: Vec<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// How hard to look for repeats
+    /// Search for repeats with this effort
     #[arg(long, default_value = "auto", value_parser = ["auto", "max"])]
     effort: String,
-    /// How many objects to fetch at the same time
+    /// Fetch this many objects at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64), value_name = "COUNT")]
     flows: u8,
 }
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<()> {
     report::to_stdout(arguments.json, &report, |out| print(&report, out))?;
     anyhow::ensure!(
         report.verified,
-        "some bytes did not arrive as they were sent"
+        "some received data differs from the sent data"
     );
     Ok(())
 }
@@ -95,7 +95,7 @@ fn measure(objects: Vec<Object>, arguments: &DemoArguments) -> anyhow::Result<Re
     let peer = status
         .peers
         .first()
-        .context("the near gateway has a peer")?;
+        .context("the near gateway has no peer")?;
     let (sent, received) = (&peer.sent, &peer.received);
     let app_bytes = sent.app_bytes + received.app_bytes;
     let link_bytes = sent.link_bytes + received.link_bytes;
@@ -141,7 +141,7 @@ fn fetch_all(
             progress.set_message(object.name.clone());
             let received = world
                 .fetch(index)
-                .with_context(|| format!("fetching {}", object.name))?;
+                .with_context(|| format!("cannot fetch \"{}\"", object.name))?;
             verified &= received == object.bytes;
             progress.inc(object.bytes.len() as u64);
         }
@@ -157,7 +157,7 @@ fn fetch_all(
 
 fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     let share = |part: i64| percent(part as f64, report.app_bytes as f64);
-    let mut table = Table::new("  bytes  of the application's");
+    let mut table = Table::new("  bytes  share of application bytes");
     let mut row = |what: &str, count: i64| {
         let shown = match count {
             0.. => bytes(count as u64),
@@ -165,38 +165,40 @@ fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
         };
         table.row([what.to_owned(), shown, share(count)]);
     };
-    row("what the application saw", report.app_bytes as i64);
+    row("application bytes", report.app_bytes as i64);
     row("  saved by Max-Match", report.layers.max_match_saved_bytes);
     row(
-        "  saved by zstd, of the rest",
+        "  saved by zstd on the rest",
         report.layers.zstd_saved_bytes,
     );
     row("  added by frames and TLS", report.layers.overhead_bytes);
-    row("what went over the link", report.link_bytes as i64);
+    row("link bytes", report.link_bytes as i64);
     row(
-        "zstd -3 alone, each file on its own",
+        "only zstd -3, each file separately",
         report.zstd_only_bytes as i64,
     );
     writeln!(
         out,
-        "{} objects through origin, far gateway, near gateway and client:\n",
-        report.objects
+        "{}, from the origin through the far and the near gateway to the client:\n",
+        count(report.objects as u64, "object", "objects")
     )?;
     table.print(out)?;
     writeln!(out)?;
     writeln!(
         out,
-        "{:.1} times fewer bytes than without, {:.1} times fewer than zstd alone",
+        "{:.1} times fewer bytes than without refrain, {:.1} times fewer than only zstd",
         report.app_bytes as f64 / report.link_bytes as f64,
         report.zstd_only_bytes as f64 / report.link_bytes as f64,
     )?;
     writeln!(
         out,
-        "{:.1} MB/s over {:.2} s, {} at a time",
-        report.app_mb_per_s, report.seconds, report.flows
+        "{:.1} MB/s ({:.2} s, {} at a time)",
+        report.app_mb_per_s,
+        report.seconds,
+        count(report.flows.into(), "object", "objects")
     )?;
     match report.verified {
-        true => writeln!(out, "every byte arrived equal"),
-        false => writeln!(out, "SOME BYTES DID NOT ARRIVE EQUAL"),
+        true => writeln!(out, "verified: received data is identical to sent data"),
+        false => writeln!(out, "FAILED: SOME RECEIVED DATA DIFFERS FROM SENT DATA"),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyho
     }
     let is_near = config.role != Role::Far;
     let role = config.role.name();
-    writeln!(out, "refrain {role}: the configuration is good")?;
+    writeln!(out, "refrain {role}: the configuration is valid")?;
     let mut shown = BTreeSet::new();
     let mut line = |key: &str, value: String| {
         shown.insert(key.to_owned());
@@ -63,7 +63,7 @@ pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyho
             let in_use = match DiskStore::check_free(&history.store) {
                 Err(StoreError::InUse { owner, .. }) => {
                     let owner = owner.map_or_else(String::new, |owner| format!(" {owner}"));
-                    format!("; now process{owner} has it open, and would have to stop first")
+                    format!("; a running process{owner} uses it, and must stop first")
                 }
                 _ => String::new(),
             };
@@ -74,12 +74,14 @@ pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyho
             )?;
             for (folder, looked) in history.also.iter().zip(neighbours.into_iter().flatten()) {
                 let folder = folder.display();
-                let is_there =
-                    looked.map_or_else(|error| format!(", not now: {error}"), |()| String::new());
+                let is_there = looked.map_or_else(
+                    |error| format!(", not available now: {error}"),
+                    |()| String::new(),
+                );
                 line("store_also", format!("{folder}{is_there}"))?;
             }
         }
-        None if is_near => line("store", "none: nothing is predicted".to_owned())?,
+        None if is_near => line("store", "none: no predictions".to_owned())?,
         None => {}
     }
     common(config, &mut line)?;
@@ -88,7 +90,7 @@ pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyho
     match is_near {
         true => writeln!(
             out,
-            "nothing was started; `refrain check` tries the way to the peer"
+            "nothing was started; `refrain check` tests the connection to the peer"
         )?,
         false => writeln!(out, "nothing was started")?,
     }
@@ -100,14 +102,14 @@ fn common(
     line: &mut impl FnMut(&str, String) -> io::Result<()>,
 ) -> io::Result<()> {
     let peers = &config.peers;
-    line("key", format!("{}, its public part", config.key.public()))?;
+    line("key", format!("{}, its public key", config.key.public()))?;
     for way_in in &config.ways_in {
         let behind = match way_in.peer.filter(|_| peers.len() > 1) {
             None => "the peer".to_owned(),
             Some(peer) => peers.label(&peer),
         };
         let target = way_in.target.as_ref();
-        let leads = target.map(|target| format!(" to {target} behind {behind}"));
+        let leads = target.map(|target| format!(" to {target} through {behind}"));
         let (listen, access) = (way_in.listen, config.access.describe(way_in));
         let leads = leads.unwrap_or_default();
         line(way_in.option.key, format!("{listen}{leads}, {access}"))?;
@@ -126,10 +128,7 @@ fn common(
     line("lanes", lanes)?;
     line("flows_max", flows)?;
     let rate = config.rate.map(|rate| rate.to_string());
-    line(
-        "rate",
-        rate.unwrap_or_else(|| "whatever the links take".to_owned()),
-    )?;
+    line("rate", rate.unwrap_or_else(|| "unlimited".to_owned()))?;
     line("congestion", config.congestion.to_string())?;
     line("mode", config.mode.to_string())?;
     if config.mode.compresses() {
@@ -142,7 +141,7 @@ fn common(
     line(
         "matching",
         format!(
-            "{}, second stage {}, {} markers, p = {}, w = {}, kernels for {}",
+            "{}, second stage {}, {} markers, p = {}, w = {}, SIMD path {}",
             matching.algorithm,
             matching.second_stage,
             matching.marker,
@@ -168,7 +167,7 @@ fn memory_and_lanes(config: &Config) -> [String; 3] {
     let link_bytes = config.memory.0 - budget.free_bytes();
     let links = (config.memory.0 / link_bytes) as usize;
     if links < peers {
-        tracing::warn!("memory has room for the links of {links} peers, and there are {peers}");
+        tracing::warn!("memory has space for the links of only {links} of {peers} peers");
     }
     let caches = match config.mode.keeps_caches() {
         true => format!(
@@ -177,12 +176,9 @@ fn memory_and_lanes(config: &Config) -> [String; 3] {
         ),
         false => String::new(),
     };
-    let memory = format!(
-        "{whole}, of which a link takes at most {}{caches}",
-        bytes(link_bytes)
-    );
+    let memory = format!("{whole}, at most {} per link{caches}", bytes(link_bytes));
     let fewer = |is_fewer| match is_fewer {
-        true => ": the memory has room for no more",
+        true => ": the memory has no space for more",
         false => "",
     };
     let fewer_lanes = fewer(link.lanes_max < config.lanes_max.into());

@@ -20,17 +20,21 @@ use crate::{
 
 #[derive(Args)]
 pub(crate) struct InputArguments {
-    /// Files, and folders with all that is in them; `-` is standard input. Sockets, pipes and devices in
-    /// folders are skipped and counted. What cannot be read is reported and skipped, and the exit code is 1
+    /// Read these files, directories with all their content, or standard input (`-`)
+    ///
+    /// Sockets, pipes and devices in directories are skipped and counted. Unreadable files and directories
+    /// are reported and skipped, and the exit code is 1.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Leave out what matches, such as '*.o', target/ or /site/cache; may be given several times. A pattern
-    /// is compared with names, or with a `/` in it with the ends of paths, which begin with the name of the
-    /// FILE or DIR; with `/` in front with whole paths; with `/` at its end it is of folders only. `*` and `?`
-    /// do not match `/`, and `**` does. With a folder goes all that is in it
+    /// Skip matching files and directories, such as '*.o', target/ or /site/cache; may be given several times
+    ///
+    /// A pattern is compared with names. With a `/` inside, it is compared with the ends of paths. A path
+    /// begins with the name of the FILE or DIR. With a `/` at its start, the pattern is compared with whole
+    /// paths. With a `/` at its end, it matches only directories. `*` and `?` do not match `/`, but `**`
+    /// does. A matching directory is skipped with all its content.
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
     pub exclude: Vec<String>,
-    /// Take folders as empty that are on other file systems than the FILE or DIR that they are in
+    /// Treat directories as empty if they are on another file system than their FILE or DIR
     #[arg(long)]
     pub one_file_system: bool,
 }
@@ -46,7 +50,7 @@ impl InputArguments {
         };
         ensure!(
             !self.inputs.iter().all(is_left_out),
-            "--exclude leaves out all that was given, {} too: nothing would be left",
+            "--exclude matches all inputs, including \"{}\": no input is left",
             printable_path(&self.inputs[0])
         );
         Ok(())

@@ -47,7 +47,7 @@ impl Interrupt {
         match started {
             Ok(_) => Ok(interrupt),
             Err(error) => {
-                let reason = format!("no thread can be started: {error}");
+                let reason = format!("cannot start a thread: {error}");
                 Err(io::Error::new(error.kind(), reason))
             }
         }

@@ -10,7 +10,7 @@ use refrain_gateway::keys::PrivateKey;
 
 #[derive(clap::Args)]
 pub(crate) struct KeygenArguments {
-    /// Where to write the private key; the public key goes to FILE.pub. No file is overwritten
+    /// Write the private key to this file, and the public key to FILE.pub. No file is overwritten
     file: PathBuf,
     /// Print the public key of an existing private key instead of making one
     #[arg(long)]
@@ -27,6 +27,6 @@ pub(crate) fn run(arguments: &KeygenArguments) -> anyhow::Result<()> {
     };
     writeln!(io::stdout(), "{}", key.public()).with_context(|| {
         let file = arguments.file.display();
-        format!("the key is in {file}, but its public key cannot be printed")
+        format!("the private key is in \"{file}\", but its public key cannot be printed")
     })
 }

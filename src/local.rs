@@ -52,11 +52,11 @@ pub(crate) enum AskError {
         #[source]
         source: anyhow::Error,
     },
-    #[error("the gateway at {0} wants its admin token: give --admin {0} --admin-token-file FILE")]
+    #[error("the gateway at {0} needs its admin token: give --admin {0} --admin-token-file FILE")]
     NeedsToken(Place),
     #[error("{place} answered with HTTP status {code}: is it a refrain gateway?")]
     Code { place: Place, code: u16 },
-    #[error("{place} answered with something else than a status: is it a refrain gateway?")]
+    #[error("{place} did not answer with a status: is it a refrain gateway?")]
     NoStatus {
         place: Place,
         #[source]

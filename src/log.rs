@@ -18,10 +18,10 @@ pub(crate) fn levels() -> impl TypedValueParser<Value = LevelFilter> {
     PossibleValuesParser::new(LEVELS).try_map(|level| level.parse::<LevelFilter>())
 }
 
-/// What servers take that have no configuration.
+/// The log options of servers without a configuration.
 #[derive(clap::Args)]
 pub(crate) struct LogArguments {
-    /// How much is logged, to stderr
+    /// Log to stderr at this level
     #[arg(
         long = "log",
         value_name = "LEVEL",
@@ -44,7 +44,7 @@ impl LogArguments {
 /// The form of the log, which all take that log.
 #[derive(clap::Args)]
 pub(crate) struct LogForm {
-    /// Write the log as JSON, an object a line
+    /// Write the log as JSON, one object per line
     #[arg(long)]
     json_log: bool,
 }

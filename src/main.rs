@@ -39,17 +39,16 @@ use refrain_gateway::{
 };
 use wrong::WrongArguments;
 
-/// Keeps bytes off the wire that the other side already has: two gateways, one at each end
-/// of a link, that send what repeats once.
+/// Removes repeated data from the traffic between two sites, with a gateway at each end of the link
 ///
-/// Try it: `refrain demo`. Set up a pair: `refrain keygen` at each end, then `refrain far`
-/// beside the service and `refrain near` beside its users.
+/// Try it: `refrain demo`. Set up a pair: run `refrain keygen` at each end, then `refrain far` next to
+/// the service and `refrain near` next to its users.
 #[derive(Parser)]
 #[command(
     version,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 no link to the \
-                  peer (near --require-peer), 130 Ctrl-C ended it, 129 SIGHUP, 143 SIGTERM."
+                  peer (near --require-peer), 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -58,21 +57,21 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show on this machine what a pair saves, with built-in content or your own files
+    /// Show how much a pair saves, on this machine, with built-in content or your own files
     Demo(demo::DemoArguments),
-    /// Make a private key and its public key, and print the public one
+    /// Make a private key and its public key, and print the public key
     Keygen(keygen::KeygenArguments),
-    /// Run the end beside the service: takes lanes, connects to targets
+    /// Run the far end, next to the service: accepts lanes, connects to targets
     Far(run::RunArguments<FarOptions>),
-    /// Run the end beside the users: dials lanes, serves forwards, SOCKS5 and HTTP
+    /// Run the near end, next to the users: dials lanes, serves forwards, SOCKS5 and HTTP
     Near(run::NearArguments),
-    /// Show a running gateway: its peers, flows and savings
+    /// Show the peers, flows and savings of a running gateway
     Status(status::StatusArguments),
     /// Manage a near end's chunk store: add files to its history, show it, verify it
     Store(store::StoreArguments),
-    /// Archives that share chunks: make, extract, read and check them
+    /// Make, extract, read and check archives that share chunks
     Czip(czip::CzipArguments),
-    /// Find how much of large files repeats, as fast as memory delivers them
+    /// Find how much of large files repeats, at the speed of memory
     Bulk(bulk::BulkArguments),
     /// Test the connection to the far gateway and measure it
     ///
@@ -80,9 +79,9 @@ enum Command {
     /// options, it asks the near end that runs here about its link. If several run here, --admin
     /// HOST:PORT or --admin SOCKET chooses one.
     Check(check::CheckArguments),
-    /// Reckon what elimination saves on the bill for traffic, and costs on the one for servers
+    /// Estimate the savings on the traffic bill and the costs on the server bill
     Cost(cost::CostArguments),
-    /// Measure how fast this machine encodes, decodes, keeps, archives and carries data
+    /// Measure how fast this machine encodes, decodes, stores, archives and carries data
     Bench(bench::BenchArguments),
 }
 

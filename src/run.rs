@@ -36,7 +36,7 @@ const WORKER_THREADS: &str = "TOKIO_WORKER_THREADS";
 pub(crate) struct RunArguments<O: clap::Args> {
     #[command(flatten)]
     options: O,
-    /// Read the configuration and all files that it names, say what would be done, and do nothing
+    /// Read the configuration and all files that it names, print what would be done, and start nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -55,8 +55,8 @@ impl<O: clap::Args> RunArguments<O> {
 pub(crate) struct NearArguments {
     #[command(flatten)]
     run: RunArguments<NearOptions>,
-    /// End with exit code 3 if there is no link to the peer within SECONDS of the start, or without
-    /// a number within --connect-timeout
+    /// Exit with code 3 if there is no link to the peer within SECONDS of the start. Without a number,
+    /// within --connect-timeout
     #[arg(
         long,
         value_name = "SECONDS",
@@ -134,7 +134,9 @@ fn run<P: Program>(
 fn warn_of_room(history: &HistoryOptions) {
     if let Some(room) = history.lack_of_room() {
         let [size, used, free] = [history.size.0, room.used_bytes, room.free_bytes].map(bytes);
-        tracing::warn!("the store may take {size}, and has {used}: its disk has {free} free");
+        tracing::warn!(
+            "the store may use {size}, and uses {used}, but its disk has only {free} free"
+        );
     }
 }
 
@@ -160,7 +162,7 @@ async fn serve(
     reload: impl Fn() -> Result<Config, ConfigError>,
 ) -> anyhow::Result<()> {
     let kernels = started.matching.backend.instruction_set();
-    tracing::info!("runs with kernels for {kernels}");
+    tracing::info!("using SIMD path {kernels}");
     // First, so that it is there once the admin page answers.
     let _socket = serve_local(&mut tasks, started.role, gateway).await;
     if let Some(config) = started.admin.clone() {
@@ -178,7 +180,7 @@ async fn serve(
                 if !unapplied.is_empty() {
                     let keys: Vec<_> = unapplied.iter().map(|spec| spec.key).collect();
                     tracing::warn!(
-                        "changed, but applied only by a restart: {}",
+                        "changed, but applied only after a restart: {}",
                         keys.join(", ")
                     );
                 }

@@ -87,7 +87,7 @@ pub(crate) fn output() -> io::Result<File> {
 
 /// What is said when standard output cannot be written.
 pub(crate) fn output_failed(error: io::Error) -> anyhow::Error {
-    anyhow::Error::from(error).context("standard output")
+    anyhow::Error::from(error).context("cannot write to standard output")
 }
 
 /// Standard input, or a pipe, that fails after Ctrl-C.

@@ -15,16 +15,16 @@ use crate::{
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct StatusArguments {
-    /// The gateway's admin listener, or its local socket [default: the gateway that runs here]
+    /// Ask the gateway at this admin listener or local socket [default: the gateway on this machine]
     #[arg(long, env = "REFRAIN_ADMIN", value_name = "[HOST:]PORT|SOCKET")]
     admin: Option<Place>,
-    /// A file that holds the admin token of the gateway that --admin names
+    /// Read the admin token of the gateway that --admin names from this file
     #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
     /// Print the status as JSON
     #[arg(long)]
     json: bool,
-    /// Show it again and again, each SECONDS, until Ctrl-C [default: 2]
+    /// Show the status every SECONDS until Ctrl-C [default: 2]
     #[arg(
         long,
         value_name = "SECONDS",

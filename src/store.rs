@@ -37,18 +37,20 @@ pub(crate) struct StoreArguments {
 
 #[derive(clap::Subcommand)]
 enum StoreCommand {
-    /// Let files that are already here serve as history: only metadata is kept, the data stays in
-    /// the files, and one that changes afterwards is noticed and never delivered from
+    /// Use existing files as history
+    ///
+    /// The store keeps only metadata, and the data stays in the files. A file that changes later is noticed
+    /// and no longer used.
     Add(AddArguments),
-    /// Show what a store holds, and what it takes
+    /// Show the content of a store and its size
     Stat(StoreOptions),
-    /// Read and check all that a store holds; the exit code is 1 if something is damaged
+    /// Read and check all data of a store; the exit code is 1 if any of it is damaged
     Verify(StoreOptions),
 }
 
 #[derive(clap::Args)]
 struct StoreOptions {
-    /// The folder of the store
+    /// Use the store in this directory
     #[arg(long, env = "REFRAIN_STORE", value_name = "DIR", value_parser = parse_folder)]
     store: PathBuf,
     /// Print one JSON object
@@ -58,14 +60,14 @@ struct StoreOptions {
 
 #[derive(clap::Args)]
 struct AddArguments {
-    /// The folder whose files, and those in all folders below, are to be history
+    /// Add all files in this directory, and in all directories below it
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The service whose flows this history may answer, as the near gateway names it
+    /// Name the service whose flows this history may answer, with the same name as the near end's --realm
     #[arg(long, value_name = "NAME", value_parser = parse_realm)]
     realm: String,
-    /// Add private keys and chunk stores too, which are passed over otherwise: a prediction tells the
-    /// other end what is here
+    /// Also add private keys and other chunk stores, which are otherwise skipped, since predictions reveal
+    /// local data to the other end
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -74,22 +76,22 @@ struct AddArguments {
     new: NewStoreOptions,
 }
 
-/// How a store is to be. One that is there already stays as it is where nothing is said.
+/// The options of a new store. An existing one keeps its values where no option is given.
 #[derive(clap::Args)]
 struct NewStoreOptions {
-    /// The bound on disk [default: as it is, or 100GB for a new store]
+    /// Limit the store on disk to this size [default: unchanged, or 100GB for a new store]
     #[arg(long, env = "REFRAIN_STORE_SIZE", value_name = "SIZE")]
     store_size: Option<ByteSize>,
-    /// The average chunk of a new store, a power of two [default: 8KiB]
+    /// Set the average chunk of a new store, a power of two [default: 8KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_average)]
     chunk_size: Option<u8>,
-    /// The shortest chunk of a new store [default: 2KiB]
+    /// Set the shortest chunk of a new store [default: 2KiB]
     #[arg(long, value_name = "SIZE")]
     chunk_min: Option<ByteSize>,
-    /// The longest chunk of a new store [default: 32KiB]
+    /// Set the longest chunk of a new store [default: 32KiB]
     #[arg(long, value_name = "SIZE")]
     chunk_max: Option<ByteSize>,
-    /// The digests of a new store: blake3 or sha1 [default: blake3]
+    /// Set the hash of a new store: blake3 or sha1 [default: blake3]
     #[arg(long, value_name = "NAME")]
     chunk_hash: Option<ChunkHasher>,
 }
@@ -138,13 +140,17 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     let is_folder = std::fs::metadata(&arguments.dir)
         .with_context(|| arguments.dir.display().to_string())?
         .is_dir();
-    ensure!(is_folder, "{} is no folder", arguments.dir.display());
+    ensure!(
+        is_folder,
+        "\"{}\" is not a directory",
+        arguments.dir.display()
+    );
     let path = &arguments.store.store;
     let config = arguments.new.config(path)?;
     let files = Input::Path(arguments.dir.clone(), Bounds::default());
     ensure!(
         StoreConfig::of(path)?.is_some() || files.expected_bytes(&mut || true) != Some(0),
-        "there is nothing to add: no file in \"{}\" has content, and no store is made",
+        "nothing to add: no file in \"{}\" has content (no store was made)",
         arguments.dir.display()
     );
     refuse_loss(path, config)?;
@@ -166,12 +172,12 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     store.close()?;
     for (path, why) in &report.told {
         let path = printable_path(path);
-        tell(format_args!("not added: {path}: {why}"));
+        tell(format_args!("not added: \"{path}\": {why}"));
     }
     for (path, what) in &report.told_private {
         let path = printable_path(path);
         tell(format_args!(
-            "passed over: {path}: {what}; --all adds it too"
+            "skipped \"{path}\": {what} (--all adds it too)"
         ));
     }
     tell_new_realm(&before, &arguments.realm);
@@ -179,7 +185,7 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     report::to_stdout(arguments.store.json, &report, |out| {
         print::added(&report, out)
     })?;
-    ensure!(left == 0, "{left} files or folders were not added");
+    ensure!(left == 0, "{left} files or directories were not added");
     Ok(())
 }
 
@@ -189,8 +195,8 @@ pub(crate) fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()
         let [held, bound, leaving] =
             [lowered.held_bytes, config.size_bytes, lowered.leaving_bytes].map(bytes);
         bail!(
-            "the store {} takes {held}: with --store-size {bound} the oldest history would go, {leaving} \
-             of it. Leave --store-size out, or start `refrain near` with the lower one first",
+            "the store \"{}\" uses {held}: --store-size {bound} would delete {leaving} of its oldest history \
+             (omit --store-size, or start `refrain near` with the lower size first)",
             path.display()
         );
     }
@@ -201,8 +207,8 @@ pub(crate) fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()
 pub(crate) fn tell_new_realm(before: &StoreStat, realm: &str) {
     if let Some(others) = other_realms(before, realm) {
         tell(format_args!(
-            "realm {realm} is new in this store, which has: {others}. A near end predicts from it \
-             with --realm {realm} alone"
+            "realm \"{realm}\" is new in this store, which has: {others} (a near end predicts from it only \
+             with --realm {realm})"
         ));
     }
 }
@@ -234,8 +240,8 @@ fn verify(options: &StoreOptions) -> anyhow::Result<()> {
     report::to_stdout(options.json, &report, |out| print::verified(&report, out))?;
     if !report.is_whole() {
         bail!(
-            "the store {} is damaged: damaged data is never delivered, and is deleted with its \
-             segment; `refrain store add` replaces damaged lists of added files",
+            "the store \"{}\" is damaged: damaged data is never delivered, and is deleted with its segment \
+             (`refrain store add` replaces damaged lists of added files)",
             options.store.display()
         );
     }
@@ -248,7 +254,7 @@ fn parse_average(text: &str) -> Result<u8, String> {
     let bits = u8::try_from(bytes.checked_ilog2().unwrap_or(0)).unwrap_or(u8::MAX);
     match bytes.is_power_of_two() && PackMask::with_bits(bits).is_ok() {
         true => Ok(bits),
-        false => Err("expected a power of two, 64 bytes to 32KiB".to_owned()),
+        false => Err("must be a power of two from 64B to 32KiB".to_owned()),
     }
 }
 

@@ -126,12 +126,12 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     assert_eq!(tried.status.code(), Some(0), "{tried:?}");
     assert!(tried.stderr.is_empty(), "{tried:?}");
     for part in [
-        "the configuration is good",
+        "the configuration is valid",
         &site.far_listen.to_string(),
         &site.far_key,
         &format!("bonn, {}\n", site.near_label()),
         &format!("office, key:{}\n", &office[..12]),
-        "127.0.0.1:1 to intranet:80 behind bonn",
+        "127.0.0.1:1 to intranet:80 through bonn",
         &format!("{}, without a token", far.admin),
         "10.20.0.0/16:80",
         "1.07 GB",
@@ -189,7 +189,7 @@ fn a_dry_run_looks_at_stores() {
     let tried = near(&store, &["--store-also", &other, "--mode", "receiver"]);
     let said = String::from_utf8_lossy(&tried.stdout);
     assert_eq!(tried.status.code(), Some(0), "{tried:?}");
-    let also = format!("{other}, not now: {other} holds no store");
+    let also = format!("{other}, not available now: ");
     for part in [&store[..], &also, "receiver"] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
@@ -206,14 +206,14 @@ fn a_dry_run_looks_at_stores() {
     let large = near(&store, &["--store-size", "1000000TB"]);
     let warned = String::from_utf8_lossy(&large.stderr);
     assert_eq!(large.status.code(), Some(0), "{large:?}");
-    let figures = ["may take 1000000 TB, and has 0 B", " free"];
+    let figures = ["may use 1000000 TB, and uses 0 B", " free"];
     assert!(figures.iter().all(|part| warned.contains(part)), "{warned}");
 
     let open = DiskStore::open(&site.path("store"), StoreConfig::new(64 << 20));
     let tried = near(&store, &[]);
     let said = String::from_utf8_lossy(&tried.stdout);
     assert_eq!(tried.status.code(), Some(0), "{tried:?}");
-    let owner = format!("now process {} has it open", std::process::id());
+    let owner = format!("process {} uses it", std::process::id());
     assert!(said.contains(&owner), "{said}");
     drop(open);
 
@@ -285,7 +285,10 @@ fn a_dry_run_tells_what_would_be_in_vain() {
     let below = format!("{file}/store");
     let (code, said, error) = near(&["--store", &below, "--store-size", "64MiB"]);
     assert_eq!((code, said.as_str()), (Some(1), ""), "{error}");
-    assert!(error.contains(&format!("cannot create {below}")), "{error}");
+    assert!(
+        error.contains(&format!("cannot create \"{below}\"")),
+        "{error}"
+    );
 
     let own = ["--store", &store, "--store-size", "64MiB"];
     let with = |more: &[&str]| near(&[&own[..], more].concat());
@@ -305,7 +308,7 @@ fn a_dry_run_tells_what_would_be_in_vain() {
     for (realm, warnings) in [("mucis", 1), ("music", 0)] {
         let (code, _, warned) = with(&["--realm", realm]);
         assert_eq!(code, Some(0), "{warned}");
-        let unknown = "no history of realm mucis yet, but of: music";
+        let unknown = "no history of realm \"mucis\" yet, only of: music";
         assert_eq!(warned.matches(unknown).count(), warnings, "{warned}");
     }
     // Of a neighbour's history as well.
@@ -417,7 +420,7 @@ fn a_check_refuses_what_the_near_end_would_refuse() {
     let (code, error) = refrain_fails(&[&["check", "--config", &file], &own[..]].concat());
     assert_eq!(code, 2, "{error}");
     assert!(
-        error.contains("near.toml:2: simd 'mmx': expected `auto`"),
+        error.contains("near.toml:2: simd \"mmx\": expected `auto`"),
         "{error}"
     );
     let run = command(&[&["check"], &own[..]].concat())
@@ -443,7 +446,7 @@ fn a_dry_run_says_how_many_lanes_the_memory_has_room_for() {
     };
     assert_eq!(lanes("8GiB"), "4, at most 16");
     let fewer = lanes("40MiB");
-    assert_eq!(fewer, "1, at most 1: the memory has room for no more");
+    assert_eq!(fewer, "1, at most 1: the memory has no space for more");
 }
 
 #[test]
@@ -457,7 +460,7 @@ fn a_dry_run_warns_of_peers_that_the_memory_has_no_room_for() {
     let warned = String::from_utf8_lossy(&tried.stderr);
     assert_eq!(tried.status.code(), Some(0), "{warned}");
     assert!(
-        warned.contains("room for the links of 1 peers, and there are 2"),
+        warned.contains("space for the links of only 1 of 2 peers"),
         "{warned}"
     );
 }

@@ -138,8 +138,8 @@ fn new_flows_go_to_the_first_peer_that_is_up() {
     let shown = refrain(&["status", "--admin", &trio.near.admin.to_string()]);
     let text = String::from_utf8(shown.stdout).expect("text");
     for line in [
-        "first: takes no new connections: it is down\n",
-        "second: takes new connections: it is the first that is up\n",
+        "first: gets no new connections: it is down\n",
+        "second: gets new connections: it is the first that is up\n",
     ] {
         assert!(text.contains(line), "{line:?} is not in\n{text}");
     }

@@ -111,7 +111,7 @@ fn socks5_clients_sign_in_where_the_proxy_asks_for_it() {
     pair.near
         .wait_for_log(&["WARN", "127.0.0.1", "socks5", "wrong user name or password"]);
     pair.near
-        .wait_for_log(&["offers no user name and password", "--proxy-auth"]);
+        .wait_for_log(&["does not offer a user name and password", "--proxy-auth"]);
     for secret in ["alice", "secret", "hunter2", "$6$"] {
         assert!(!pair.near.log().contains(secret), "{secret} is in the log");
     }
@@ -189,7 +189,7 @@ fn socks4_clients_are_refused_where_the_proxy_asks_for_a_password() {
     let refused = say(&mut client, &socks4_request(target, "alice"));
     assert_eq!(refused, [0, 91, 0, 0, 0, 0, 0, 0]);
     pair.near
-        .wait_for_log(&["SOCKS4 has no password", "--proxy-auth"]);
+        .wait_for_log(&["SOCKS4 has no passwords", "--proxy-auth"]);
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn clients_outside_the_list_are_disconnected() {
         (&near, "http proxy", http),
         (&far, "forward", back),
     ] {
-        let warned = ["WARN", "takes no client", &listener.to_string()];
+        let warned = ["WARN", "refuses all clients", &listener.to_string()];
         gateway.wait_for_log(&warned);
         let refused = format!("refused a connection from 127.0.0.1 ({kind} {listener})");
         gateway.wait_for_log(&["WARN", &refused, "--clients"]);

@@ -65,7 +65,7 @@ impl Pair {
         }
         ensure!(
             received == Self::DOWNLOAD_BYTES,
-            "a download through the pair ended early"
+            "a download through the pair was truncated"
         );
         Ok(())
     }

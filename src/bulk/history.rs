@@ -138,7 +138,7 @@ impl History {
     fn pass_over(&mut self, path: &Path, what: &str) {
         self.kept.passed_over += 1;
         let path = printable_path(path);
-        tell(format_args!("not made history: {path}: {what}"));
+        tell(format_args!("not stored: \"{path}\": {what}"));
     }
 
     fn flow(&mut self, done: Result<(), StoreError>) -> ControlFlow<()> {
@@ -195,7 +195,7 @@ impl History {
             return Err(error.into());
         }
         let Some(store) = self.store else {
-            bail!("there is nothing to keep: no content was read that becomes history");
+            bail!("nothing to store: the inputs have no content that becomes history");
         };
         let stat = store.stat();
         store.close()?;
@@ -207,10 +207,10 @@ impl History {
             // The bound is kept by segments: near it is at it.
             let why = match kept.held_bytes < stat.disk_bytes_max / 2 {
                 true => "its disk is full".to_owned(),
-                false => format!("its bound is {bound}, see --store-size"),
+                false => format!("its limit is {bound}, see --store-size"),
             };
             tell(format_args!(
-                "of {new} that are new the store has the latest {held} alone: {why}"
+                "of {new} of new data, the store has only the latest {held}: {why}"
             ));
         }
         Ok(kept)

@@ -152,7 +152,7 @@ impl Report {
                     match found.forgotten_chunks {
                         0 => String::new(),
                         forgotten => format!(
-                            ", perhaps more: {} found no room in --cache-size",
+                            ", possibly more: {} did not fit in --cache-size",
                             count(forgotten, "chunk", "chunks")
                         ),
                     }
@@ -192,7 +192,7 @@ impl Report {
         lines(&all, out)?;
         if !self.stages.is_empty() {
             writeln!(out)?;
-            let mut table = Table::new("stage  threads  CPU s  busy s  GB/s of CPU");
+            let mut table = Table::new("stage  threads  CPU s  busy s  GB/s per CPU");
             for stage in &self.stages {
                 table.row([
                     stage.name.to_owned(),

@@ -13,51 +13,56 @@ const CORES_MAX: i64 = 4096;
 #[derive(Args, Debug, Default)]
 #[command(group(ArgGroup::new("cpu_driven").multiple(true)))]
 pub(super) struct Given {
-    /// What the service sends in a month without elimination, such as 9.1TB
+    /// Set the traffic that the service sends per month without elimination, such as 9.1TB
     #[arg(long, value_name = "SIZE", value_parser = parse_traffic, allow_hyphen_values = true)]
     pub traffic: Option<ByteSize>,
-    /// Share of the traffic that predictions keep off the wire, such as 30%
+    /// Set the share of the traffic that predictions eliminate, such as 30%
     #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_hyphen_values = true)]
     pub redundancy: Option<f64>,
-    /// The same of sender-driven elimination [default: as much as predictions]
+    /// Set the share that sender-driven elimination eliminates [default: from STATUS, otherwise as much as
+    /// predictions]
     #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_hyphen_values = true)]
     pub redundancy_sender: Option<f64>,
-    /// The same of both together, predictions first [default: as the run says; else no column]
+    /// Set the share that both together eliminate, predictions first [default: from STATUS, otherwise no
+    /// column]
     #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_hyphen_values = true)]
     pub redundancy_both: Option<f64>,
-    /// CPU seconds that a GB costs the service's side without elimination [default: 0]
+    /// Set the CPU seconds per GB on the service's side without elimination [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
           requires = "cpu_driven")]
     pub cpu_none: Option<f64>,
-    /// The same receiver-driven, at this redundancy [default: the paper's relation]
+    /// Set the CPU seconds per GB with receiver-driven elimination, at this redundancy [default: by the
+    /// paper's Table 3]
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
           group = "cpu_driven")]
     pub cpu_receiver: Option<f64>,
-    /// The same sender-driven [default: the paper's relation]
+    /// Set the CPU seconds per GB with sender-driven elimination [default: by the paper's Table 3]
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
           group = "cpu_driven")]
     pub cpu_sender: Option<f64>,
-    /// The same of both together [default: receiver-driven, and sender-driven on what that leaves]
+    /// Set the CPU seconds per GB with both together [default: receiver-driven, plus sender-driven on the
+    /// rest]
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
           group = "cpu_driven")]
     pub cpu_both: Option<f64>,
-    /// What one server puts out, averaged over the hours that it is paid for [default: 350Mbit]
+    /// Set the output rate of one server, averaged over its paid hours [default: 350Mbit]
     #[arg(long, value_name = "RATE", value_parser = parse_output, allow_hyphen_values = true)]
     pub server_output: Option<BitRate>,
-    /// Price of a GB of traffic; with tiers, of the one that the last GB of a month is in [default: 0.09]
+    /// Set the price per GB, one for all traffic. If your provider has price tiers, give that of the
+    /// month's last GB [default: 0.09 US dollars]
     #[arg(long, value_name = "PRICE", value_parser = parse_amount, allow_hyphen_values = true)]
     pub egress: Option<f64>,
-    /// Price of a server per hour, in the same currency [default: 0.10]
+    /// Set the price per server-hour, in the currency of --egress [default: 0.10 US dollars]
     #[arg(long, value_name = "PRICE", value_parser = parse_amount, allow_hyphen_values = true)]
     pub server: Option<f64>,
-    /// Cores of a server
+    /// Set the number of cores per server
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u32).range(1..=CORES_MAX))]
     pub cores: u32,
 }
 
 fn parse_traffic(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
-        Ok(ByteSize(0)) => Err("no traffic costs nothing".to_owned()),
+        Ok(ByteSize(0)) => Err("must be greater than zero".to_owned()),
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
     }
@@ -65,7 +70,7 @@ fn parse_traffic(text: &str) -> Result<ByteSize, String> {
 
 fn parse_output(text: &str) -> Result<BitRate, String> {
     match text.parse::<BitRate>() {
-        Ok(BitRate(0)) => Err("a server that puts nothing out".to_owned()),
+        Ok(BitRate(0)) => Err("must be greater than zero".to_owned()),
         Ok(rate) => Ok(rate),
         Err(error) => Err(error.to_string()),
     }
@@ -78,13 +83,13 @@ fn parse_share(text: &str) -> Result<f64, String> {
     let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
     percent
         .map(|percent: f64| percent / 100.0)
-        .ok_or_else(|| "expected 0% to 100%, such as 30%".to_owned())
+        .ok_or_else(|| "must be from 0% to 100%, such as 30%".to_owned())
 }
 
 fn parse_amount(text: &str) -> Result<f64, String> {
     let amount = text.parse().ok();
     let amount = amount.filter(|amount| (0.0..=AMOUNT_MAX).contains(amount));
-    amount.ok_or_else(|| format!("expected a number from 0 to {AMOUNT_MAX}"))
+    amount.ok_or_else(|| format!("must be a number from 0 to {AMOUNT_MAX}"))
 }
 
 #[cfg(test)]

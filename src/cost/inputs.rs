@@ -72,7 +72,7 @@ impl Inputs {
             (Some(size), _) => Sourced::new(size.0 as f64 / 1e9, "--traffic"),
             (None, Some(run)) => Sourced::new(run.gb_per_month(), scaling(run)),
             (None, None) => {
-                bail!("how much traffic a month? Give --traffic, or the status of a run")
+                bail!("unknown traffic per month: give --traffic, or the status of a run")
             }
         };
         let is_scaled = given.traffic.is_none();
@@ -93,8 +93,8 @@ impl Inputs {
         let both_load = match (&shares.both_share, given.cpu_both) {
             (Some(_), _) => Some(cpu.load_of_both(shares.receiver_share.value, loads)),
             (None, Some(_)) => bail!(
-                "--cpu-both: what do both eliminate? Give --redundancy-both, or the status of a run in \
-                 which both did"
+                "--cpu-both needs the share that both eliminate: give --redundancy-both, or the status of a run \
+                 in which both eliminated data"
             ),
             (None, None) => None,
         };
@@ -112,7 +112,7 @@ impl Inputs {
         };
         ensure!(
             inputs.service().bill(Driven::NONE).total_cost > 0.0,
-            "with these prices this traffic costs nothing"
+            "with these prices this traffic costs nothing: --egress or --server must be greater than zero"
         );
         Ok(inputs)
     }
@@ -213,7 +213,7 @@ fn shares(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Shares> 
     let both = match (given.redundancy_both, by_both) {
         (Some(share), _) => Some(Sourced::new(share, "--redundancy-both")),
         (None, by_both) => by_both.map(|share| {
-            let from = "status: predictions, and matching in what they left";
+            let from = "status: predictions, and matching in the rest";
             Sourced::new(share, from)
         }),
     };
@@ -229,8 +229,8 @@ fn shares(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Shares> 
             (Sourced::new(sender.value, from), sender)
         }
         (None, None) => bail!(
-            "how much of the traffic is redundant? Give --redundancy, or the status of a run that \
-             counted what it saved"
+            "unknown redundancy of the traffic: give --redundancy, or the status of a run that counted its \
+             savings"
         ),
     };
     let is_assumed = given.redundancy_sender.is_none() && by_both.is_some();
@@ -256,8 +256,8 @@ impl Cpu<'_> {
         let cores = self.given.cores;
         ensure!(
             busy <= 1.0,
-            "a server of {cores} cores that puts out so much would need {:.1} cores at --cpu-none \
-             alone: is --server-output, --cores or --cpu-none wrong?",
+            "a server with {cores} cores cannot send this much: with --cpu-none it would need {:.1} cores (is \
+             --server-output, --cores or --cpu-none wrong?)",
             busy * f64::from(cores)
         );
         let receiver = self.given.cpu_receiver;
@@ -293,7 +293,7 @@ impl Cpu<'_> {
         if let Some(seconds) = self.given.cpu_both {
             return self.measured(seconds, "--cpu-both");
         }
-        let from = "assumed: receiver-driven, and sender-driven on what predictions leave";
+        let from = "assumed: receiver-driven, and sender-driven on the rest";
         let load = receiver + sender * (1.0 - receiver_share);
         Sourced::new(load.max(-1.0), from)
     }

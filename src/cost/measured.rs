@@ -33,12 +33,12 @@ pub(super) struct Measured {
 fn syntax(error: &serde_json::Error) -> anyhow::Error {
     let (line, column) = (error.line(), error.column());
     let what = match error.is_eof() {
-        true => "it ends too early".to_owned(),
-        false => format!("line {line}, column {column} is none of it"),
+        true => "it is truncated".to_owned(),
+        false => format!("line {line}, column {column} is invalid"),
     };
     anyhow!(
-        "this is not what `refrain status --json` prints: {what}. Save it again, with `refrain \
-         status --admin ADDRESS --json > FILE`"
+        "not the output of `refrain status --json`: {what} (save it again, with `refrain status --admin \
+         ADDRESS --json > FILE`)"
     )
 }
 
@@ -67,24 +67,24 @@ struct Direction {
 impl Measured {
     /// Reads a status. A far end's service sends, a near end's users receive.
     pub(super) fn parse(json: &[u8]) -> anyhow::Result<Self> {
-        const WHOLE: &str = "is it what `refrain status --json` printed";
+        const OUTPUT: &str = "output of `refrain status --json`";
         let status: Status = serde_json::from_slice(json).map_err(|error| syntax(&error))?;
-        let missing = |field| format!("it has no `{field}`: {WHOLE}, all of it?");
+        let missing = |field| format!("it has no `{field}`: is it the complete {OUTPUT}?");
         let total = status.total.with_context(|| missing("total"))?;
         let role = status.role.with_context(|| missing("role"))?;
         let (direction, sums) = match role.as_str() {
             "near" => ("received", total.received),
             "far" => ("sent", total.sent),
-            _ => bail!("its `role` is neither `near` nor `far`: {WHOLE}?"),
+            _ => bail!("its `role` must be `near` or `far`: is it the {OUTPUT}?"),
         };
         let uptime_s = status.uptime_s.with_context(|| missing("uptime_s"))?;
         ensure!(
             uptime_s >= UPTIME_S_MIN,
-            "the gateway was up for {uptime_s} s: too short to say anything of a month"
+            "the gateway was up for {uptime_s} s: too short to estimate a month"
         );
         ensure!(
             sums.app_bytes > 0,
-            "nothing has been {direction} yet: there is nothing to reckon with"
+            "no data was {direction} yet, so there is nothing to estimate"
         );
         let run = Self {
             uptime_s,
@@ -110,8 +110,8 @@ impl Measured {
             let app_bytes = self.app_bytes;
             ensure!(
                 saved_bytes <= app_bytes,
-                "{what} saved {saved_bytes} of {app_bytes} bytes, by this status, and no more can be \
-                 saved than there was: was it edited, or joined from several?"
+                "invalid status: {what} saved {saved_bytes} of {app_bytes} bytes, more than there were (was it \
+                 edited, or joined from several?)"
             );
         }
         Ok(())
@@ -242,18 +242,18 @@ mod tests {
             ("/uptime_s", json!(-5), "too short"),
             ("/uptime_s", json!(0.5), "too short"),
             ("/uptime_s", json!(1e-300), "too short"),
-            ("/role", json!("both"), "its `role` is neither"),
-            ("/total/sent/app_bytes", json!(-1), "this is not"),
-            ("/total/sent/app_bytes", json!("many"), "this is not"),
+            ("/role", json!("both"), "its `role` must be"),
+            ("/total/sent/app_bytes", json!(-1), "not the output"),
+            ("/total/sent/app_bytes", json!("many"), "not the output"),
             (
                 "/total/sent/prediction_saved_bytes",
                 json!(0.5),
-                "this is not",
+                "not the output",
             ),
-            ("/total", json!([7]), "this is not"),
-            ("/total", json!({}), "this is not"),
-            ("/uptime_s", json!("long"), "this is not"),
-            ("/total/sent/app_bytes", json!(0), "nothing has been sent"),
+            ("/total", json!([7]), "not the output"),
+            ("/total", json!({}), "not the output"),
+            ("/uptime_s", json!("long"), "not the output"),
+            ("/total/sent/app_bytes", json!(0), "no data was sent"),
         ] {
             let error = with(pointer, value.clone()).expect_err(part).to_string();
             assert!(error.contains(part), "{pointer} {value}: {error}");
@@ -288,7 +288,7 @@ mod tests {
             let measured = match parse(&status) {
                 Ok(measured) => measured,
                 Err(error) => {
-                    let is_that = error.to_string().contains("no more can be saved");
+                    let is_that = error.to_string().contains("more than there were");
                     prop_assert!(is_that, "{error}");
                     return Ok(());
                 }

@@ -18,7 +18,7 @@ pub(super) fn svg(report: &Report) -> anyhow::Result<String> {
     let words = refrain_plot::Words {
         title: &title,
         across: "share of the traffic that is eliminated",
-        up: "total cost, % of that without elimination",
+        up: "total cost, % of the cost without elimination",
     };
     let curve = &report.curve;
     let places = curve.iter().map(|point| percent_of(point.redundancy));

@@ -67,10 +67,10 @@ impl Report {
             let [least, most] = [least, both.value].map(|share| percent(share, 1.0));
             writeln!(
                 out,
-                "\nsender-driven elimination was not measured: predictions came first, and matching \
-                 saved {least} in what they left.\nAlone it would save from {least}, with a cache \
-                 that holds nothing of what was predicted, to {most}, with one\nthat holds all of it: \
-                 the column takes that. Measure it in mode sender, for --redundancy-sender"
+                "\nsender-driven elimination was not measured: predictions came first, and matching then \
+                 saved {least}.\nWithout predictions it would save from {least}, if its cache has none of \
+                 the predicted data, to {most}, if it\nhas all of it. The column uses {most}. Measure it in \
+                 mode sender, for --redundancy-sender"
             )?;
         }
         let scaled_s = self.measured_s.filter(|_| inputs.is_scaled);
@@ -78,14 +78,14 @@ impl Report {
             let run = age(measured_s);
             writeln!(
                 out,
-                "\nthe run lasted {run}: that a month goes on like this is a guess"
+                "\nthe run lasted only {run}: scaling it to a month is a guess"
             )?;
         }
         if let Some(share) = self.zstd_share_not_counted {
             let share = percent(share, 1.0);
             writeln!(
                 out,
-                "\nzstd saved {share} more in this run, frames and TLS added some: neither is counted"
+                "\nnot counted: zstd saved {share} more in this run, and frames and TLS added some bytes"
             )?;
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Report {
             None => "sender-driven",
         };
         let both = self.both.map_or("", |_| "  both (auto)");
-        let heads = format!("a month  none  receiver-driven  {sender}{both}");
+        let heads = format!("per month  none  receiver-driven  {sender}{both}");
         let mut table = Table::new(&heads);
         let columns = [&self.none, &self.receiver_driven, &self.sender_driven];
         let columns: Vec<_> = columns.into_iter().chain(&self.both).collect();
@@ -114,13 +114,13 @@ impl Report {
                 share(it.server_hours_increase)
             }),
             ("total cost", |it| money(it.total_cost)),
-            ("total, of that without elimination", |it| {
+            ("total, compared with none", |it| {
                 percent(it.total_of_none, 1.0)
             }),
             ("", |_| String::new()),
             ("saved on traffic", |it| money(it.saved_on_traffic)),
             ("spent on servers", |it| money(it.spent_on_servers)),
-            ("left", |it| money(it.left)),
+            ("net savings", |it| money(it.left)),
         ];
         for (name, cell) in rows {
             let cells = columns.iter().map(|bill| cell(bill));
@@ -130,13 +130,13 @@ impl Report {
     }
 
     fn sources(&self) -> Table {
-        let mut table = Table::new("reckoned from    <where from");
+        let mut table = Table::new("input    <source");
         let inputs = &self.inputs;
         let mut row = |what: &str, value: String, from: &str| {
             table.row([what.to_owned(), value, from.to_owned()]);
         };
         let traffic = &inputs.traffic_gb;
-        row("traffic a month", volume(traffic.value), &traffic.from);
+        row("traffic per month", volume(traffic.value), &traffic.from);
         let mut share = |what: &str, share: &Sourced<f64>| {
             row(what, percent(share.value, 1.0), &share.from);
         };
@@ -155,15 +155,15 @@ impl Report {
         }
         let output = &inputs.server_mbit_per_s;
         row(
-            "one server puts out",
+            "output of one server",
             format!("{} Mbit/s", output.value),
             &output.from,
         );
         let mut price = |name: &str, price: &Sourced<f64>| {
             row(name, money(price.value), &price.from);
         };
-        price("a GB of traffic", &inputs.price_per_gb);
-        price("a server for an hour", &inputs.price_per_hour);
+        price("price per GB of traffic", &inputs.price_per_gb);
+        price("price per server-hour", &inputs.price_per_hour);
         table
     }
 }

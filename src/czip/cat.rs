@@ -23,15 +23,16 @@ use crate::{interrupt::Interrupt, progress};
 pub(super) struct CatArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
-    /// A file in it, as `list` names it; `./` in front of it is nothing [default: all files, one behind the other]
+    /// Write only this file, named as in `list`, with or without `./` before it [default: all files, in order]
     #[arg(value_name = "PATH")]
     path: Option<OsString>,
-    /// Which bytes of it: the first, and the one behind the last, such as 1GiB-1GiB+64KiB, 100-200 or
-    /// 4096-; one that ends beyond it is an error. 200K are 200000 bytes, and 200KiB the 204800 that dd, head and tail call 200K. No more of the
-    /// archive is read than they need
+    /// Write only the bytes from START to before END, such as 1GiB-1GiB+64KiB, 100-200 or 4096-
+    ///
+    /// A range that ends after the last byte is an error. 200K is 200000 bytes. 200KiB is 204800 bytes, which dd, head
+    /// and tail call 200K. Only the needed parts of the archive are read.
     #[arg(long, value_name = "START-END", allow_hyphen_values = true)]
     range: Option<ByteRange>,
-    /// Threads that decompress [default: one a processor]
+    /// Decompress with N threads [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
 }

@@ -42,61 +42,67 @@ const FRAME_BYTES_MAX: u64 = 8 << 20;
 const INDEX_BYTES_MIN: usize = 1_000_000;
 
 const AFTER_HELP: &str = "\
-The archive itself is not archived, and owners, extended attributes and access lists are not kept. Standard input is \
-archived alone. The exit code is 1, too, if somebody wrote to a file while it was read: the archive has all else.
+The archive does not contain itself. Owners, extended attributes and access lists are not kept. Standard input must \
+be the only input. The exit code is also 1 if a file changes while it is read. The archive is still made.
 
-An archive that is there is replaced once the new one is whole; until then, and after a signal, a full disk \
-or a power cut, it stays as it was. The new one and temporary files have no names meanwhile, where the file \
-system can do that, so that even `kill -9` leaves nothing. Elsewhere the next archive there removes what was left. \
-A file that grows ends where it ended when it was opened, and is reported as changed. Temporary files go to $TMPDIR, or beside the archive.";
+A new archive replaces an existing one when it is complete. Until then, and after a signal, a full disk or a power \
+cut, the old one stays unchanged. Until then, the new archive and temporary files have no names, if the file system \
+supports that. So even `kill -9` leaves nothing. Otherwise the next archive in that directory removes the leftovers. \
+A growing file is read up to the length that it had when it was opened, and is reported as changed. Temporary files \
+are in $TMPDIR, or next to the archive.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct CreateArguments {
     #[command(flatten)]
     inputs: InputArguments,
-    /// Where the archive goes; `-` is standard output. A pipe or a device gets it in one pass, as with
-    /// --stream
+    /// Write the archive to this file; `-` is standard output
+    ///
+    /// A pipe or a device gets it in one pass, as with --stream.
     #[arg(short, long, value_name = "OUT.czip")]
     output: PathBuf,
-    /// What it is made for: `small` compresses chunks together; in `shared` each chunk stands alone, so
-    /// that caches can share it
+    /// Compress chunks together (small), or each separately, so caches can share them (shared)
     #[arg(long, value_name = "NAME", default_value = "small", value_parser = parse_profile)]
     profile: Profile,
-    /// The average chunk, 1KiB to 1MiB: the nearest power of two
+    /// Cut chunks of this average size, 1KiB to 1MiB, rounded to the nearest power of two
     #[arg(long, value_name = "SIZE", default_value = "32KiB", value_parser = bounded::chunk_size)]
     chunk_size: u32,
-    /// How chunks are cut: modp, pack or fixed
+    /// Cut chunks by this method: modp, pack or fixed
     #[arg(long, value_name = "NAME", default_value_t)]
     chunker: ChunkingMethod,
-    /// zstd, gzip, bzip2 or none, and perhaps a level, such as zstd:19
+    /// Compress with zstd, gzip, bzip2 or none, optionally at a level, such as zstd:19
     #[arg(long, value_name = "METHOD[:LEVEL]", default_value_t)]
     compress: Compression,
-    /// Write from beginning to end, with the header that counts at the end
+    /// Write the archive in one pass, with the valid header at the end
     #[arg(long)]
     stream: bool,
-    /// Chunks that are compressed together, in profile `small`: up to 8MiB; 0 compresses each alone
-    /// [default: 256KiB]
+    /// Compress up to this size of chunks together, in profile `small`, at most 8MiB [default: 256KiB]
+    ///
+    /// 0 compresses each chunk separately.
     #[arg(long, value_name = "SIZE", value_parser = parse_frame_size)]
     frame_size: Option<u32>,
-    /// Do not compress chunks against earlier ones that are similar
+    /// Do not compress chunks against similar earlier ones
     #[arg(long)]
     no_delta: bool,
-    /// An archive that those have who will fetch this one, such as the release before: they fetch less,
-    /// since chunks of it are kept apart from new ones. Made with the same chunks. Who fetches with
-    /// `get --archive` fetches more: frames are not those of OLD.czip any more
+    /// Optimize the archive for clients that have OLD.czip, such as the previous release
+    ///
+    /// These clients fetch less, because chunks of OLD.czip are stored separately from new ones. OLD.czip must have the
+    /// same options for chunks. Clients that use `get --archive` fetch more, because frames differ from those of
+    /// OLD.czip.
     #[arg(long, value_name = "OLD.czip")]
     after: Vec<PathBuf>,
-    /// Do not take tar, cpio, zip and ar archives apart
+    /// Do not unpack tar, cpio, zip and ar archives internally
     #[arg(long)]
     no_containers: bool,
-    /// Memory for the names of chunks, 1MB or more. Beyond it the names that were not seen for longest are
-    /// forgotten, and their chunks stored again where they repeat. A name takes at most 48 bytes
+    /// Use at most this much memory for the names of chunks, at least 1MB
+    ///
+    /// When it is full, the least recently seen names are forgotten. Their chunks are stored again if they repeat. A
+    /// name takes at most 48 bytes.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_index_memory)]
     index_memory: usize,
     #[command(flatten)]
     encrypt: EncryptArguments,
-    /// Threads that compress [default: one a processor]
+    /// Compress with N threads [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
     /// Report as one JSON object
@@ -153,7 +159,7 @@ impl AllLeftOut {
             LeftOut::Special { path } => {
                 self.special_files += 1;
                 let path = printable_path(path);
-                format!("passed over: {path}: it is no file, folder or link")
+                format!("skipped \"{path}\": not a file, directory or link")
             }
             LeftOut::Unread {
                 path,
@@ -170,8 +176,8 @@ impl AllLeftOut {
                 }
                 let path = printable_path(path);
                 match archived_bytes {
-                    0 => format!("left out: {path}: {error}"),
-                    some => format!("only its first {some} bytes are archived: {path}: {error}"),
+                    0 => format!("skipped \"{path}\": {error}"),
+                    some => format!("archived only the first {some} bytes of \"{path}\": {error}"),
                 }
             }
             LeftOut::Changed { path } => {
@@ -182,7 +188,7 @@ impl AllLeftOut {
                 }
                 let path = printable_path(path);
                 format!(
-                    "changed while it was read: {path}: it may never have been as it is archived"
+                    "\"{path}\" changed while it was read: its archived content may never have existed"
                 )
             }
         }
@@ -254,13 +260,13 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     };
     ensure!(
         report.left_out.unread_files == 0,
-        "the archive is made without what could not be read: {}",
+        "the archive is made, without {} that could not be read",
         count(report.left_out.unread_files, "path", "paths")
     );
     ensure!(
         report.left_out.changed_files == 0,
-        "the archive is made, with what changed while it was read: {}; archive a snapshot, or while nobody \
-         writes",
+        "the archive is made, but {} changed while being read (archive a snapshot, or while no program \
+         writes)",
         count(report.left_out.changed_files, "file", "files")
     );
     printed
@@ -276,12 +282,12 @@ impl CreateArguments {
     fn check(&self) -> anyhow::Result<()> {
         ensure!(
             self.inputs.inputs.len() == 1 || !self.is_of_standard_input(),
-            "`-` is archived alone: it has no name"
+            "standard input (`-`) must be the only input: it has no name"
         );
         let is_of_frames = self.frame_size.is_some() || !self.after.is_empty();
         ensure!(
             self.profile == Profile::Small || !is_of_frames,
-            "--frame-size and --after are for profile `small`: in `shared` each chunk stands alone"
+            "--frame-size and --after are for profile `small`: `shared` compresses each chunk separately"
         );
         self.inputs.refuse_nothing()
     }
@@ -304,7 +310,7 @@ fn output(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<(Output,
     };
     ensure!(
         !file.is_terminal(),
-        "an archive is not for a terminal: give a file with -o, or a pipe"
+        "cannot write an archive to a terminal: give a file with -o, or a pipe"
     );
     let own = FileId::of(&file.metadata()?);
     Ok((Output::Pipe(Box::new(file)), vec![own]))
@@ -397,23 +403,23 @@ impl Report {
             ),
             (
                 "chunks",
-                format!("{}, {} with repeats", self.chunks, self.references),
+                format!("{} stored, {} in the content", self.chunks, self.references),
             ),
         ];
         if self.forgotten_chunks > 0 {
             let what = count(self.forgotten_chunks, "chunk name", "chunk names");
             lines.push((
                 "forgotten",
-                format!("{what}: repeats of them are stored again; raise --index-memory"),
+                format!("{what}: their repeats are stored again (raise --index-memory)"),
             ));
         }
         if left_out.special_files > 0 {
             let what = count(left_out.special_files, "special file", "special files");
-            lines.push(("passed over", what));
+            lines.push(("skipped", what));
         }
         if left_out.unread_files > 0 {
             let what = count(left_out.unread_files, "path", "paths");
-            lines.push(("left out", format!("{what} that could not be read")));
+            lines.push(("unreadable", what));
         }
         if left_out.changed_files > 0 {
             let what = count(left_out.changed_files, "file", "files");
@@ -425,14 +431,14 @@ impl Report {
 
 fn parse_profile(name: &str) -> Result<Profile, &'static str> {
     let named = Profile::ALL.into_iter().find(|it| it.name() == name);
-    named.ok_or("expected small or shared")
+    named.ok_or("must be small or shared")
 }
 
 fn parse_frame_size(text: &str) -> Result<u32, String> {
     let ByteSize(asked) = text.parse().map_err(|error| format!("{error}"))?;
     match asked <= FRAME_BYTES_MAX {
         true => Ok(asked as u32),
-        false => Err("expected at most 8MiB".to_owned()),
+        false => Err("too large (limit 8MiB)".to_owned()),
     }
 }
 
@@ -440,5 +446,5 @@ fn parse_index_memory(text: &str) -> Result<usize, String> {
     let ByteSize(asked) = text.parse().map_err(|error| format!("{error}"))?;
     let bytes = usize::try_from(asked).ok();
     let enough = bytes.filter(|&bytes| bytes >= INDEX_BYTES_MIN);
-    enough.ok_or_else(|| "expected at least 1MB".to_owned())
+    enough.ok_or_else(|| "must be at least 1MB".to_owned())
 }

@@ -30,38 +30,40 @@ use crate::{
 };
 
 const AFTER_HELP: &str = "\
-All is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed: \
-each file is as it was or whole at any moment, and after Ctrl-C, SIGTERM, an error or a full disk nothing has changed. \
-(Where something that is there cannot be replaced after all, such as an immutable file, and the file system \
-cannot exchange names, as NFS, the error says how many files are new by then.) \
-After `kill -9` the next extraction to DIR removes the temporary files. \
-A hard link that the file system refuses becomes a file with the same content, and is reported. \
-Your own directories that lack permissions get u+rwx while it works in them, and their modes back at the end. \
-What is there under the same name is replaced, but for folders, which are kept. No link below DIR is followed. \
-Modes and times are those of the archive, without setuid, setgid and sticky bits; also of folders above what is \
-chosen, if they are not there. \
-What was standard input gets the name of the archive without `.czip`: `logs` out of `logs.czip`.
+Everything is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed. \
+At any time, each file is the old one or the complete new one. After Ctrl-C, SIGTERM, an error or a full disk, \
+nothing has changed. There is one exception: an existing file cannot be replaced, such as an immutable one, and the \
+file system cannot exchange names, such as NFS. Then the error has the number of files that are new by then. \
+After `kill -9`, the next extraction to DIR removes the temporary files.
 
-A pipe is kept in a temporary file without a name ($TMPDIR) first, since an archive is not read in order.";
+Existing files with the same names are replaced. Existing directories are kept. No link below DIR is followed. \
+If the file system refuses a hard link, a file with the same content replaces it, and this is reported. \
+Your own directories that lack permissions get u+rwx during the extraction, and their modes back at the end. \
+Modes and times are those of the archive, without setuid, setgid and sticky bits. Missing directories above a PATH \
+get them too. \
+The content of standard input gets the name of the archive without `.czip`: `logs` from `logs.czip`.
+
+An archive from a pipe is first copied to an unnamed temporary file in $TMPDIR, as it is not read in order.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct ExtractArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
-    /// Files and folders in it, as `list` names them; `./` in front of them is nothing, and `.` is all [default: all]
+    /// Extract only these files and directories, named as in `list` [default: all]
+    ///
+    /// `./` before a name is ignored, and `.` is everything.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
-    /// The folder to extract to, which is made if it is not there; `-` writes the one file that is
-    /// wanted to standard output
+    /// Extract to this directory, and create it if needed; `-` writes a single file to standard output
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
     #[command(flatten)]
     cache: CacheArguments,
-    /// Leave out files that are damaged and extract all others; what is there under their names stays
+    /// Skip damaged files and extract all others; existing files with the names of damaged ones stay
     #[arg(long)]
     skip_damaged: bool,
-    /// Threads that decompress [default: one a processor]
+    /// Decompress with N threads [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
     /// Report as one JSON object
@@ -101,18 +103,18 @@ pub(crate) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
                 count(extracted.files, "file", "files")
             ),
         ),
-        ("folders", extracted.folders.to_string()),
+        ("directories", extracted.folders.to_string()),
         ("links", extracted.links.to_string()),
     ];
     if extracted.copied_links > 0 {
         tell(format_args!(
-            "the file system refused {}: the content was written again for each",
+            "the file system refused {}: a separate file with the same content replaces each",
             count(extracted.copied_links, "hard link", "hard links")
         ));
     }
     if extracted.unset > 0 {
         tell(format_args!(
-            "modes or times could not be set of {}: the file system has none, or they are somebody else's",
+            "cannot set modes or times of {}: the file system does not support them, or another user is the owner",
             count(extracted.unset, "path", "paths")
         ));
     }
@@ -121,7 +123,7 @@ pub(crate) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
     let printed = report::to_stdout(arguments.json, &report, |out| lines(&shown, out));
     ensure!(
         extracted.damaged == 0,
-        "all but what is damaged is extracted; left out: {}",
+        "all intact files are extracted; {} skipped because of damage",
         count(extracted.damaged, "file", "files")
     );
     printed
@@ -155,11 +157,11 @@ fn to_folder(
         bar.set_length(now.plain_bytes_total);
         bar.set_position(now.plain_bytes);
         if now.is_syncing {
-            bar.set_message("to disk");
+            bar.set_message("writing to disk");
         }
         if let Some(now) = now.damaged {
             let path = printable_path(OsStr::from_bytes(now.path));
-            bar.suspend(|| tell(format_args!("left out: {path}: {}", now.error)));
+            bar.suspend(|| tell(format_args!("skipped \"{path}\": {}", now.error)));
             if damaged.len() < NAMED_MAX {
                 damaged.push(DamagedFile {
                     path: ReportedPath::new(now.path),
@@ -173,7 +175,7 @@ fn to_folder(
     extracted
         .map_err(|error| match error {
             ExtractError::Read(error) if error.is_damage() && may_be_skipped() => {
-                anyhow!("{error}; --skip-damaged extracts the files that are not damaged")
+                anyhow!("{error} (--skip-damaged extracts the intact files)")
             }
             error => error.into(),
         })
@@ -194,7 +196,7 @@ fn paths(archive: &Archive<AnySource>, asked: &[OsString]) -> Result<Vec<Vec<u8>
 fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
     ensure!(
         !arguments.skip_damaged,
-        "--skip-damaged leaves files out of a folder, and standard output takes one file"
+        "--skip-damaged works only with a directory as output: standard output takes one file"
     );
     let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
     let archive = arguments.archive.with_cache(archive, &arguments.cache)?;
@@ -205,7 +207,7 @@ fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
         [path] => catalog::content_of(&entries, &meant(&entries, path))
             .with_context(|| format!("{called}: {}", path.display()))?,
         paths => bail!(
-            "standard output takes one file; {} were asked for",
+            "standard output takes one file, but {} paths are given",
             paths.len()
         ),
     };
@@ -222,8 +224,8 @@ fn the_file(entries: &[Entry]) -> anyhow::Result<Range<u64>> {
             },
         ] => Ok(0..*bytes),
         entries => bail!(
-            "it holds {} files, folders and links, and standard output takes one file: name it; `cat` \
-             writes all, one behind the other",
+            "standard output takes one file, but the archive has {} files, directories and links (name one; \
+             `cat` writes all, one after the other)",
             entries.len()
         ),
     }

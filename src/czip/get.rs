@@ -33,56 +33,65 @@ use crate::{
 };
 
 const AFTER_HELP: &str = "\
-The server needs to know nothing of CZIP. A server that can send ranges of a file sends only new data. The download is \
-kept in FILE.part until FILE is whole. After Ctrl-C, a broken connection, a full disk or a power cut the same command \
-resumes it. FILE is there whole or not at all, and checked. FILE.part takes no more space than FILE and the table of \
-the archive, about 1 % of it. While FILE is put together both are there.
+Any web server works. A server that supports Range requests sends only new data. The download is kept in FILE.part \
+until FILE is complete. After Ctrl-C, a broken connection, a full disk or a power cut, the same command resumes it. \
+FILE appears only when it is complete and checked. FILE.part needs at most the space of FILE and of the archive's \
+table, about 1 % of the archive. While FILE is assembled, both exist.
 
-FILE.part is a directory for its owner only. If it belongs to another user, or others can write to it, the command ends.
+FILE.part is a directory for its owner only. If it belongs to another user, or others can write to it, the command \
+fails.
 
-Proxies are those of http_proxy, https_proxy, all_proxy and no_proxy, as curl reads them.
+The variables http_proxy, https_proxy, all_proxy and no_proxy set proxies, as for curl.
 
-The content of an archive of several files is one stream, with nothing between them, and is refused without \
---joined. For the tree: `get --archive` and then `extract`, or `extract URL -o DIR`.";
+The content of an archive of several files is one stream, without separators. It is refused without --joined. For \
+the directory tree, use `get --archive` and then `extract`, or `extract URL -o DIR`.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct GetArguments {
-    /// Where the archive is: http or https
+    /// Fetch the archive at this http or https address
     #[arg(value_name = "URL", value_parser = bounded::web_address)]
     url: String,
-    /// Where what is in it goes: a file, or a link to one. `cat URL` and, for one file of several,
-    /// `extract URL PATH -o -` write to standard output
+    /// Write the content to this file, or to the file that this link leads to
+    ///
+    /// For standard output, use `cat URL` or, for one file of several, `extract URL PATH -o -`.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     cache: CacheArguments,
-    /// Files, folders and archives that may have chunks of it, such as an earlier release; what the output
-    /// is by now is one by itself. Archives have stored frames as well: of an encrypted one they are what
-    /// there is without keys
+    /// Reuse data from these files, directories and archives, such as an earlier release
+    ///
+    /// An existing output is always used too. Archives provide chunks and stored frames. Without keys, an encrypted
+    /// one provides only stored frames.
     #[arg(long, value_name = "FILE|DIR", num_args = 1.., value_parser = OsStringValueParser::new().try_map(parse_seed))]
     seed: Vec<PathBuf>,
-    /// A server that knows chunks by name, such as `refrain czip serve`, or a cache in front of it; may be
-    /// given several times. Each is asked for its share of the chunks, `URL/.czip/chunk/NAME`, up to 256 at a
-    /// time (512 to the archive's own server), and has up to 10s to answer. Chunks that no edge has come from the archive's server
+    /// Fetch chunks by name from this server, such as `refrain czip serve`, or from a cache in front of it
+    ///
+    /// May be given several times. Each edge is asked for its share of the chunks, `URL/.czip/chunk/NAME`. It has up to
+    /// 10s to answer. It gets up to 256 requests at the same time, divided by the number of edges. The archive's own
+    /// server gets twice as many, if it is an edge. Chunks that no edge has come from the archive's server.
     #[arg(long = "edge", value_name = "URL", value_parser = bounded::web_address)]
     edges: Vec<String>,
-    /// Requests for all, and one more a MiB that has to come: what is missing in more places is joined
+    /// Send at most N requests, plus one per MiB to fetch
+    ///
+    /// If data is missing in more places, neighbouring ranges are joined.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = bounded::count)]
     requests: usize,
-    /// Requests at a time, up to 64
+    /// Send up to N requests at the same time, at most 64
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = bounded::requests_at_a_time())]
     connections: usize,
-    /// Threads that put the file together [default: one a processor]
+    /// Assemble the file with N threads [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
     #[command(flatten)]
     access: AccessArguments,
-    /// Keep the archive as it is, instead of what is in it. Takes no keys. Of an archive in profile
-    /// `small` that was made with --after OLD.czip, that is of little use as a seed
+    /// Keep the archive unchanged, instead of its content
+    ///
+    /// Keys are not used. If the archive has profile `small` and was made with --after OLD.czip, OLD.czip is of little
+    /// use as a seed.
     #[arg(long)]
     archive: bool,
-    /// Write one file, also if the archive has several: their content, one behind the other
+    /// Write one file even if the archive has several: their content, one after the other
     #[arg(long, conflicts_with = "archive")]
     joined: bool,
     /// Report as one JSON object
@@ -102,12 +111,12 @@ struct Report<'a> {
 pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     ensure!(
         !is_standard(&arguments.output),
-        "what comes is kept in a file until all of it is there: for standard output there are `refrain czip \
-         cat URL` and `refrain czip extract URL PATH -o -`"
+        "cannot write to standard output: the download is kept in a file until it is complete (use `refrain \
+         czip cat URL` or `refrain czip extract URL PATH -o -`)"
     );
     let interrupt = Interrupt::listen()?;
     let leftover = Arc::new(Leftover::new(&arguments.output));
-    end_soon_after(&interrupt, &leftover).context("no thread can be started")?;
+    end_soon_after(&interrupt, &leftover).context("cannot start a thread")?;
     let bar = progress::bar(progress::SOME_BYTES);
     let mut phase = None;
     let got = get(
@@ -134,14 +143,14 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     tell_of(&report);
     if !report.has_ranges && (arguments.cache.options().is_some() || !arguments.seed.is_empty()) {
         tell(format_args!(
-            "the server sends no ranges, so {} of the archive came from its beginning on: seeds and a cache \
-             save little there",
+            "the server does not support Range requests: it sent {} of the archive, from its beginning on \
+             (seeds and a cache save little there)",
             bytes(report.transferred().bytes)
         ));
     }
     if report.plain_bytes.is_none() && arguments.access.keys.are_given() {
         tell(format_args!(
-            "the archive is kept as it is, which takes no keys: none was used"
+            "the given keys are not used: --archive keeps the archive unchanged"
         ));
     }
     let report = Report {
@@ -156,7 +165,7 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
 fn parse_seed(text: OsString) -> Result<PathBuf, &'static str> {
     match open::url(Path::new(&text)) {
         Some(_) => {
-            Err("a seed is a file or a folder: the archive's address goes in front of --seed")
+            Err("a seed must be a file or a directory: put the archive's address before --seed")
         }
         None => Ok(PathBuf::from(text)),
     }
@@ -248,10 +257,10 @@ fn show(bar: &ProgressBar, phase: &mut Option<Phase>, now: GetProgress) {
         bar.set_message(match now.phase {
             Phase::Seeds => "reading seeds",
             Phase::Table => "fetching the table",
-            Phase::Chunks => "looking for chunks",
-            Phase::Named => "fetching what is new, by name",
-            Phase::Frames => "fetching what is new",
-            Phase::Output => "putting it together",
+            Phase::Chunks => "searching for local chunks",
+            Phase::Named => "fetching new chunks by name",
+            Phase::Frames => "fetching new data",
+            Phase::Output => "assembling the file",
         });
         let template = match now.total {
             0 => progress::SOME_BYTES,
@@ -268,16 +277,16 @@ fn tell_of(report: &GetReport) {
     for (path, error) in &report.unread_seeds {
         let path = printable_path(path);
         tell(format_args!(
-            "this seed could not be read, or not all of it: {path}: {error}"
+            "cannot read seed \"{path}\" completely: {error}"
         ));
     }
     for (path, reason) in &report.unused_seeds {
         let path = printable_path(path);
-        tell(format_args!("this seed is of no use: {path}: {reason}"));
+        tell(format_args!("cannot use seed \"{path}\": {reason}"));
     }
     if report.damaged > 0 {
         tell(format_args!(
-            "what came was damaged, and came again: {}",
+            "damaged data was received and fetched again: {}",
             count(report.damaged.into(), "time", "times")
         ));
     }
@@ -289,14 +298,12 @@ fn tell_of(report: &GetReport) {
     for server in &report.named {
         if let Some(problem) = &server.problem {
             let url = printable(&server.url);
-            tell(format_args!(
-                "{url} was asked for no more chunks: {problem}"
-            ));
+            tell(format_args!("edge \"{url}\" is no longer used: {problem}"));
         }
     }
     if let Some(error) = &report.cache_failure {
         tell(format_args!(
-            "the cache does not have all that came: {error}"
+            "cannot keep all fetched data in the cache: {error}"
         ));
     }
 }
@@ -304,9 +311,11 @@ fn tell_of(report: &GetReport) {
 impl Report<'_> {
     fn lines(&self) -> Vec<(&'static str, String)> {
         let got = self.got;
-        let of = |part: &Transfer| format!("{} by {}", bytes(part.bytes), part.requests);
-        let requests = count(self.fetched.requests, "request", "requests");
-        let mut fetched = format!("{} by {requests}", bytes(self.fetched.bytes));
+        let of = |part: &Transfer| {
+            let requests = count(part.requests, "request", "requests");
+            format!("{} in {requests}", bytes(part.bytes))
+        };
+        let mut fetched = of(&self.fetched);
         if let Some(plain_bytes) = got.plain_bytes {
             let share = percent(self.fetched.bytes as f64, plain_bytes as f64);
             fetched += &format!(", {share} of the plain content");
@@ -323,11 +332,8 @@ impl Report<'_> {
                 format!("{} in {:.1} s", bytes(got.output_bytes), got.seconds),
             ),
             ("fetched", fetched),
-            ("of which", parts),
-            (
-                "instead of",
-                format!("{}, the archive", bytes(got.archive_bytes)),
-            ),
+            ("parts", parts),
+            ("archive size", bytes(got.archive_bytes)),
         ];
         match &self.stored {
             Some(stored) => {
@@ -335,7 +341,7 @@ impl Report<'_> {
                     ("earlier", stored.from_earlier),
                     ("seeds", stored.from_seeds),
                     ("cache", stored.from_cache),
-                    ("made anew", stored.made),
+                    ("rebuilt", stored.made),
                     ("server", stored.from_server),
                 ];
                 let all = all.map(|(whence, found)| (whence, found.frames, found.bytes));
@@ -355,20 +361,19 @@ impl Report<'_> {
         }
         if got.cache_damaged > 0 {
             let damaged = count(got.cache_damaged, "chunk", "chunks");
-            lines.push(("damaged", format!("{damaged} of the cache, now kept anew")));
+            lines.push(("damaged", format!("{damaged} in the cache, now replaced")));
         }
         for edge in &got.named {
             let absent = match edge.absent {
                 0 => String::new(),
-                1 => ", 1 was not there".to_owned(),
-                absent => format!(", {absent} were not there"),
+                absent => format!(", {absent} not found"),
             };
             let what = format!(
                 "{}, {}{absent}",
                 count(edge.chunks.chunks, "chunk", "chunks"),
                 of(&edge.transfer)
             );
-            lines.push(("from", format!("{}: {what}", printable(&edge.url))));
+            lines.push(("edge", format!("{}: {what}", printable(&edge.url))));
         }
         lines
     }

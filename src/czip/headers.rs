@@ -23,12 +23,13 @@ const OWN: [&str; 12] = [
     "upgrade",
 ];
 
-/// What goes along with requests for a URL.
+/// Headers of requests for a URL.
 #[derive(clap::Args)]
 pub(super) struct HeaderArguments {
-    /// Send this header with each request to the URL's server, such as 'Authorization: Bearer ...'; not
-    /// to others to which it redirects. @FILE takes one a line from a file, so that no secret is
-    /// seen in the list of processes
+    /// Send this header with each request to the URL's server, such as 'Authorization: Bearer ...'
+    ///
+    /// Other servers that it redirects to do not get the header. @FILE reads headers from a file, one per line, so
+    /// secrets do not appear in the list of processes.
     #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
     headers: Vec<String>,
 }
@@ -44,7 +45,7 @@ impl HeaderArguments {
             };
             let content = keys::read(Path::new(file))?;
             let content = str::from_utf8(&content)
-                .with_context(|| format!("{file} holds no headers: it is no text"))?;
+                .with_context(|| format!("cannot read headers from \"{file}\": it is not text"))?;
             let lines = content.lines().map(str::trim_end);
             for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
                 headers.push(parse(line).with_context(|| file.to_owned())?);
@@ -57,12 +58,12 @@ impl HeaderArguments {
 /// Errors name no value: it may be a secret.
 fn parse(header: &str) -> anyhow::Result<(String, String)> {
     let Some((name, value)) = header.split_once(':') else {
-        bail!("a header is a name, a colon and a value, such as 'X-Key: value'; one has no colon");
+        bail!("invalid header: it has no colon (expected 'NAME: VALUE', such as 'X-Key: value')");
     };
     let name = name.trim();
     ensure!(
         !OWN.iter().any(|own| name.eq_ignore_ascii_case(own)),
-        "the header {name} is set by refrain itself"
+        "cannot set header \"{name}\": refrain sets it"
     );
     Ok((name.to_owned(), value.trim().to_owned()))
 }

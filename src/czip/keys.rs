@@ -27,30 +27,34 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Names the file of the group secret.
 const GROUP_SECRET: &str = "REFRAIN_CZIP_GROUP_SECRET";
 
-/// For whom an archive is made.
+/// Keys to encrypt an archive to.
 #[derive(clap::Args)]
 pub(super) struct EncryptArguments {
-    /// Encrypt to this key, so that only who has its other half can read the archive: an age key
-    /// (age1...), an ssh one (`ssh-ed25519 ...` or `ssh-rsa ...`), or a file of such lines
+    /// Encrypt to this public key; only holders of its private key can read the archive
+    ///
+    /// It is an age key (age1...), an ssh key (`ssh-ed25519 ...` or `ssh-rsa ...`), or a file with a key per line.
     #[arg(long, value_name = "KEY|FILE")]
     encrypt_to: Vec<String>,
-    /// A file with the secret of a group, 64 hexadecimal digits (`openssl rand -hex 32`): only who
-    /// knows it can tell whether the archive holds what he guesses [env: REFRAIN_CZIP_GROUP_SECRET=]
+    /// Use the group secret in this file [env: REFRAIN_CZIP_GROUP_SECRET=]
+    ///
+    /// It is 64 hexadecimal digits (`openssl rand -hex 32`). Only holders of the secret can test whether the archive
+    /// contains data that they guess.
     #[arg(long, value_name = "FILE", requires = "encrypt_to")]
     group_secret: Option<PathBuf>,
-    /// Hide how long chunks are, for at most 12 % more bytes
+    /// Hide the lengths of chunks, for at most 12 % more bytes
     #[arg(long, requires = "encrypt_to")]
     pad: bool,
 }
 
-/// What opens an encrypted archive.
+/// Keys that open an encrypted archive.
 #[derive(Clone, clap::Args)]
 pub(super) struct UnlockArguments {
     /// Open encrypted archives with the keys in this file: an age identity file or an ssh private key
     #[arg(short, long, value_name = "FILE", env = "REFRAIN_CZIP_IDENTITY")]
     identity: Vec<PathBuf>,
-    /// A file with the group secret of the archive: with it, names and frames are held against what
-    /// they are made of. Archives are read without it, too
+    /// Use the archive's group secret, in this file, to check names and frames
+    ///
+    /// They are compared with the data that they are made from. Archives can be read without it.
     #[arg(long, value_name = "FILE", env = GROUP_SECRET)]
     group_secret: Option<PathBuf>,
 }
@@ -68,8 +72,7 @@ impl EncryptArguments {
         if self.encrypt_to.is_empty() {
             if variable.is_some() {
                 told::tell(format_args!(
-                    "the archive is not encrypted, and {GROUP_SECRET} does nothing: \
-                     --encrypt-to encrypts it"
+                    "{GROUP_SECRET} is ignored: the archive is not encrypted (--encrypt-to encrypts it)"
                 ));
             }
             return Ok(None);
@@ -82,8 +85,9 @@ impl EncryptArguments {
             let content = match is_file {
                 true => {
                     let content = read(Path::new(key))?;
-                    String::from_utf8(content.to_vec())
-                        .with_context(|| format!("{key} holds no keys: it is no text"))?
+                    String::from_utf8(content.to_vec()).with_context(|| {
+                        format!("cannot read keys from \"{key}\": it is not text")
+                    })?
                 }
                 false => key.clone(),
             };
@@ -112,7 +116,7 @@ impl UnlockArguments {
         }
         ensure!(
             self.are_given(),
-            "the archive is encrypted: give the file of a key that it is encrypted to with --identity"
+            "the archive is encrypted (give the file of a recipient's private key with --identity)"
         );
         let keys = self.read()?;
         archive.unlock(&keys.identities, keys.group_secret.as_ref(), &mut ask)?;
@@ -160,7 +164,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
         .with_context(called)?;
     ensure!(
         content.len() as u64 <= FILE_BYTES_MAX,
-        "{} is too long for a file of keys or headers",
+        "\"{}\" is too large for a file of keys or headers (limit 1 MiB)",
         path.display()
     );
     remove_byte_order_mark(&mut content);

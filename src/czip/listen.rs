@@ -13,17 +13,18 @@ use crate::{interrupt::Signals, log::LogArguments};
 /// Threads that read and decompress what is not cached: they wait most of the time.
 const READERS_MAX: usize = 64;
 
-/// Where to listen, and how to tell of it.
+/// Where to listen, and the log.
 #[derive(clap::Args)]
 pub(super) struct ListenArguments {
-    /// Listens at this port, on loopback, or at this local address; `*:PORT` is all addresses
+    /// Listen on this port of loopback, or on this local address; `*:PORT` is all addresses
     #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_listen)]
     listen: SocketAddr,
-    /// Told to stop (SIGTERM, Ctrl-C), it sends for so long what is being sent; what is left then is cut
-    /// off. Told again, it ends at once
+    /// Let running transfers continue for at most this time after SIGTERM or Ctrl-C
+    ///
+    /// The rest is cut off then. A second signal ends the program at once.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time)]
     drain: TimeSpan,
-    /// Connections at once; others wait
+    /// Accept at most N connections at the same time; others wait
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count)]
     connections: usize,
     #[command(flatten)]
@@ -66,11 +67,11 @@ impl ListenArguments {
             tokio::spawn(async move {
                 signals.next().await;
                 tracing::info!(
-                    "stopping: what is being sent has {drain} to reach its end; a second signal cuts it off"
+                    "stopping: running transfers have {drain} to finish; a second signal cuts them off"
                 );
                 let _ = stop.send(());
                 signals.next().await;
-                tracing::info!("told again to stop: ending at once");
+                tracing::info!("second signal: ending at once");
                 let _ = end.send(());
             });
             run(&server, listener, sent(stopped), sent(ended)).await?;
@@ -111,8 +112,8 @@ fn allow_open_files(connections: usize) {
         tracing::warn!(
             open_files,
             needed,
-            "too few open files for so many connections: raise the limit (ulimit -n, LimitNOFILE), or \
-             lower --connections"
+            "the limit of open files is too low for so many connections: raise it (ulimit -n, LimitNOFILE), \
+             or lower --connections"
         );
     }
 }

@@ -13,19 +13,20 @@ use crate::log::{self, LogForm};
 pub(super) struct MountArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
-    /// The folder to mount it on. What is in it is hidden meanwhile
+    /// Mount the archive on this directory, which hides the directory's own content
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]
     cache: CacheArguments,
-    /// Mount on DIR even if something is mounted there already, which is hidden meanwhile
+    /// Mount on DIR even if it is already a mount point, and hide the earlier mount until this one is unmounted
     #[arg(long)]
     over_mount: bool,
-    /// Let other users read it too, as far as the modes of its files permit. Root may always; others
-    /// where /etc/fuse.conf says `user_allow_other`
+    /// Let other users read the files too, as their modes permit
+    ///
+    /// Root can always use this option. Other users need `user_allow_other` in /etc/fuse.conf.
     #[arg(long)]
     allow_other: bool,
-    /// How much is logged, to stderr
+    /// Log to stderr at this level
     #[arg(
         long = "log",
         value_name = "LEVEL",
@@ -95,7 +96,7 @@ mod linux {
             failed: Box::new(|failure| {
                 let path = String::from_utf8_lossy(failure.path);
                 tracing::warn!(
-                    "{path} cannot be read at {}: {}",
+                    "cannot read \"{path}\" at byte {}: {}",
                     failure.offset,
                     failure.error
                 );
@@ -105,14 +106,14 @@ mod linux {
             mount(archive, &arguments.folder, options).with_context(|| called.clone())?;
         if mounted.left_out() > 0 {
             let left_out = count(mounted.left_out(), "path", "paths");
-            tracing::warn!("not shown: {left_out}, with a name in it that is too long");
+            tracing::warn!("not shown: {left_out} with a name that is too long");
         }
         let unmounter = mounted.unmounter();
         let (_serving, has_ended) = channel();
         let at = arguments.folder.clone();
         thread::Builder::new()
             .spawn(move || asked.unmount(unmounter, &at, &has_ended))
-            .context("no thread can be started")?;
+            .context("cannot start a thread")?;
         // Who started it may not listen; it is mounted all the same.
         let _ = writeln!(
             io::stdout(),
@@ -169,8 +170,8 @@ mod linux {
             }
             if has_ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 tracing::warn!(
-                    "{} is unmounted, but files in it are open: this ends when they are closed, or \
-                     with another Ctrl-C",
+                    "{} is unmounted, but files in it are open: the program ends when they are closed, or \
+                     after another Ctrl-C",
                     at.display()
                 );
             }

@@ -29,15 +29,16 @@ use crate::{
     interrupt::Interrupt, progress, table::printable_path, told::tell, wrong::WrongArguments,
 };
 
-/// What an archive is to be read with, beside where it is.
+/// Options for reading an archive: keys, headers and a time limit.
 #[derive(clap::Args)]
 pub(super) struct AccessArguments {
     #[command(flatten)]
     pub keys: UnlockArguments,
     #[command(flatten)]
     headers: HeaderArguments,
-    /// A server's answers begin within this, and their pieces follow each other so; else they are asked
-    /// for again, up to 5 times in a row
+    /// Wait at most this time for a server to begin or continue an answer, then repeat the request
+    ///
+    /// A request is repeated up to 5 times in a row.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time_to_wait)]
     timeout: TimeSpan,
 }
@@ -57,14 +58,17 @@ impl AccessArguments {
     }
 }
 
-/// Where chunks of archives on servers are kept for later.
+/// The cache for chunks of archives on servers.
 #[derive(clap::Args)]
 pub(super) struct CacheArguments {
-    /// A folder that keeps chunks for later downloads, of any archive. All that reads archives from servers may
-    /// share it: `get`, `extract`, `mount` and `proxy`
+    /// Keep chunks in this directory for later downloads of any archive
+    ///
+    /// `get`, `extract`, `mount` and `proxy` can share it.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// The bound of the cache on disk; the oldest chunks go first. GiB are 2^30 bytes, GB or G 10^9
+    /// Limit the cache on disk to this size; the oldest chunks are deleted first
+    ///
+    /// GiB are 2^30 bytes, GB or G 10^9.
     #[arg(
         long,
         value_name = "SIZE",
@@ -89,7 +93,7 @@ pub(super) type AnySource = Box<dyn Source>;
 /// An archive that is read.
 #[derive(clap::Args)]
 pub(super) struct ArchiveArguments {
-    /// The archive, or its http or https address; `-` is standard input
+    /// Read this archive, or the one at this http or https address; `-` is standard input
     #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
@@ -150,12 +154,12 @@ impl ArchiveArguments {
         let called = self.called();
         ensure!(
             url(&self.archive).is_some(),
-            "{called}: --cache keeps chunks of archives on servers, and this one is not (leave it out)"
+            "{called}: --cache is only for archives on web servers, and this one is local (remove --cache)"
         );
         let cache = Cache::open(&options, |folder, error| {
             let folder = printable_path(folder);
             tell(format_args!(
-                "the cache {folder} does not have all that comes: {error}"
+                "cannot keep all fetched data in cache \"{folder}\": {error}"
             ));
         });
         let cache = cache.with_context(|| options.folder.display().to_string())?;
@@ -248,7 +252,7 @@ fn standard_input(interrupt: &Interrupt) -> io::Result<File> {
     }
     let spool = tempfile::tempfile().map_err(no_room)?;
     let bar = progress::of_bytes(standard_io::input_left());
-    bar.set_message("to a temporary file");
+    bar.set_message("copying to a temporary file");
     let mut reader = bar.wrap_read(EndableInput::standard(interrupt)?);
     let copied = io::copy(&mut reader, &mut Spool(&spool));
     bar.finish_and_clear();
@@ -279,7 +283,7 @@ fn no_room(error: io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
         format!(
-            "it goes to a temporary file in {}, which failed: {error}; TMPDIR names another folder",
+            "cannot copy it to a temporary file in \"{}\": {error} (set TMPDIR to use another directory)",
             folder.display()
         ),
     )

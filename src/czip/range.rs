@@ -16,16 +16,16 @@ pub(super) struct ByteRange {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum RangeError {
     /// It has no `-`.
-    #[error("expected a range, such as 1G-1G+64K, 100-200 or 4096-")]
+    #[error("must be a range, such as 1G-1G+64K, 100-200 or 4096-")]
     NoRange,
     /// Nothing is in front of its `-`.
-    #[error("say where it begins: 0{text} is from the first byte to there")]
+    #[error("the start is missing (0{text} begins at the first byte)")]
     NoStart { text: String },
     /// One of its ends is no sum of sizes.
     #[error("{text:?}: {error}")]
     Size { text: String, error: UnitError },
     /// It ends before it begins.
-    #[error("it ends at {end}, before it begins at {start}")]
+    #[error("the end, {end}, is before the start, {start}")]
     Backward { start: u64, end: u64 },
 }
 

@@ -10,13 +10,16 @@ use super::{bounded, listen::ListenArguments};
 
 #[derive(clap::Args)]
 pub(super) struct ServeArguments {
-    /// The folder: `x.czip` in it is served as it is at `/x.czip`, and its content at `/x`: a file, or a
-    /// folder that is listed in JSON. An encrypted one is served only as it is
+    /// Serve the archives in this directory: `x.czip` as a file at `/x.czip`, and its content at `/x`
+    ///
+    /// The content is a file, or a directory that is listed in JSON. An encrypted archive is served only as a file.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]
     listen: ListenArguments,
-    /// Memory for chunks, which all files share. MiB are 2^20 bytes, MB or M a million
+    /// Use at most this much memory for chunks of all files
+    ///
+    /// MiB are 2^20 bytes, MB or M a million.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ServeOptions::default().cache_bytes), value_parser = bounded::size)]
     cache: ByteSize,
 }
@@ -26,7 +29,7 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     let folder = arguments.folder.display().to_string();
     let make = || {
         Server::new(&arguments.folder, options)
-            .with_context(|| format!("{folder} cannot be served"))
+            .with_context(|| format!("cannot serve \"{folder}\""))
     };
     (arguments.listen).serve(&folder, make, async |server, listener, stop, end| {
         server.run(listener, stop, end).await

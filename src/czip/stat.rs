@@ -97,8 +97,7 @@ pub(super) fn run(arguments: &StatArguments) -> anyhow::Result<()> {
     let archive = arguments.archive.open_with(&Interrupt::default())?;
     if archive.is_locked() {
         tell(format_args!(
-            "the archive is encrypted: what only its recipients can know is not shown; \
-             --identity opens it"
+            "the archive is encrypted: data for recipients only is not shown (--identity opens it)"
         ));
     }
     let report = Report::new(&archive).with_context(|| arguments.archive.called())?;
@@ -200,7 +199,7 @@ impl Report {
             (
                 "chunks",
                 format!(
-                    "{}, {} with repeats; {}, {} of them stored",
+                    "{} stored, {} in the content; uncompressed {}, stored {}",
                     self.chunks,
                     self.references,
                     private.unique_bytes.map_or_else(unknown, bytes),
@@ -208,7 +207,7 @@ impl Report {
                 ),
             ),
             (
-                "cut by",
+                "chunker",
                 format!(
                     "{}, average {}, {} to {}",
                     self.chunker,
@@ -222,12 +221,12 @@ impl Report {
                 "table",
                 table.map_or_else(unknown, |(chunk, reference)| {
                     format!(
-                        "{}: {chunk:.1} bytes a chunk, {reference:.1} a reference",
+                        "{}: {chunk:.1} bytes per chunk, {reference:.1} per reference",
                         bytes(private.table_bytes.unwrap_or(0)),
                     )
                 }),
             ),
-            ("containers apart", yes_or_no(self.is_woven)),
+            ("containers unpacked", yes_or_no(self.is_woven)),
             (
                 "encrypted",
                 self.encryption
@@ -244,13 +243,13 @@ impl Report {
                 some => format!(", {some} of them with a base"),
             };
             let text = format!(
-                "{}: {}, {} in {} chunks, {} stored in {} frames{with_base}",
+                "{}: {}, {} unique in {}, {} stored in {}{with_base}",
                 stream.name,
                 stream.bytes.map_or_else(unknown, bytes),
                 stream.unique_bytes.map_or_else(unknown, bytes),
-                stream.chunks,
+                count(stream.chunks, "chunk", "chunks"),
                 bytes(stream.stored_bytes),
-                stream.frames
+                count(stream.frames, "frame", "frames")
             );
             ("stream", text)
         }));
@@ -277,8 +276,12 @@ impl EncryptionReport {
 
     fn line(&self) -> String {
         let recipients = self.recipients.join(", ");
-        let mut line = format!("yes, to {} keys ({recipients})", self.recipients.len());
-        for (is_so, what) in [(self.padded, "padded"), (self.group_secret, "of a group")] {
+        let keys = count(self.recipients.len() as u64, "key", "keys");
+        let mut line = format!("yes, to {keys} ({recipients})");
+        for (is_so, what) in [
+            (self.padded, "padded"),
+            (self.group_secret, "with a group secret"),
+        ] {
             if is_so {
                 line += &format!(", {what}");
             }

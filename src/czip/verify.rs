@@ -27,21 +27,21 @@ use crate::{
 };
 
 const AFTER_HELP: &str = "\
-All damage is told, with the files that it hits where they can be known, and the exit code is 1 then. Of \
-damage to what the archive says of itself (header, root, keys) the first is.";
+All damage is reported, with the affected files if they can be determined. The exit code is then 1. Of damage to \
+the header, the root and the keys, only the first is reported.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct VerifyArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
-    /// Decompress all of it as well, and check the digest of the whole content and the names of chunks
+    /// Also decompress everything, and check the digest of the content and the names of chunks
     #[arg(long)]
     content: bool,
-    /// Threads [default: one a processor]
+    /// Use N threads [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     threads: Option<usize>,
-    /// Report as one JSON object, of damage too
+    /// Report as one JSON object, including damage
     #[arg(long)]
     json: bool,
 }
@@ -84,7 +84,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     let printed = report::to_stdout(arguments.json, &report, |out| lines(&report.lines(), out));
     ensure!(
         report.is_whole,
-        "{}: it is damaged, {}; `extract --skip-damaged` has the files that are not",
+        "{} is damaged: {} (`extract --skip-damaged` extracts the intact files)",
         arguments.archive.called(),
         report.damage()
     );
@@ -94,7 +94,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
 impl Report {
     fn lines(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![(
-            "whole",
+            "intact",
             format!(
                 "{}, {}",
                 count(self.verified.frames, "frame", "frames"),
@@ -103,8 +103,7 @@ impl Report {
         )];
         if let Some(plain_bytes) = self.plain_bytes {
             lines.push(("content", bytes(plain_bytes)));
-            let unchecked =
-                || "not checked: --group-secret tells what chunks are called".to_owned();
+            let unchecked = || "not checked (needs --group-secret)".to_owned();
             let names = self.names.map(|names| names.to_string());
             lines.push(("names", names.unwrap_or_else(unchecked)));
         }
@@ -118,7 +117,7 @@ impl Report {
     fn damage(&self) -> String {
         let parts = count(self.damaged_parts, "frame or part", "frames and parts");
         match self.damaged_files {
-            Some(files) => format!("{parts} with bytes of {}", count(files, "file", "files")),
+            Some(files) => format!("{parts}, in {}", count(files, "file", "files")),
             None => parts,
         }
     }
@@ -153,7 +152,8 @@ fn stored(
     interrupt: &Interrupt,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let bar = progress::of_bytes(Some(bytes_to_verify(archive))).with_message("as stored");
+    let bar =
+        progress::of_bytes(Some(bytes_to_verify(archive))).with_message("checking stored data");
     let found = Mutex::new((report, BTreeSet::new()));
     let on_damage = |damage: Damage| {
         let mut found = found.lock().expect("no thread panics");
@@ -191,7 +191,7 @@ fn content(
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
-    let bar = progress::of_bytes(Some(archive.plain_bytes())).with_message("content");
+    let bar = progress::of_bytes(Some(archive.plain_bytes())).with_message("checking content");
     let verified = verify_content(archive, threads, &mut |piece| {
         bar.inc(piece.len() as u64);
         let checked = interrupt.check();
@@ -206,7 +206,8 @@ fn names(
     threads: usize,
     interrupt: &Interrupt,
 ) -> anyhow::Result<u64> {
-    let bar = progress::of_bytes(Some(archive.root().summary.unique_bytes)).with_message("names");
+    let bar = progress::of_bytes(Some(archive.root().summary.unique_bytes))
+        .with_message("checking names");
     let verified = verify_names(archive, threads, &|plain_bytes| {
         bar.set_position(plain_bytes);
         interrupt.flow()
@@ -219,7 +220,7 @@ fn names(
 fn in_words(damage: &Damage) -> String {
     match (damage.frame, &damage.error) {
         (Some((stream, number)), ReadError::Io(error)) => {
-            format!("frame {number} of the {stream} cannot be read: {error}")
+            format!("cannot read frame {number} of the {stream}: {error}")
         }
         (_, error) => error.to_string(),
     }
@@ -251,7 +252,7 @@ impl Report {
         }
         let (mut files, mut named) = (0, Vec::new());
         let bar =
-            progress::of_bytes(Some(archive.plain_bytes())).with_message("which files are damaged");
+            progress::of_bytes(Some(archive.plain_bytes())).with_message("finding damaged files");
         let mut found = |path: Vec<u8>| {
             files += 1;
             let shown = match path.is_empty() {

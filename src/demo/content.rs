@@ -38,10 +38,10 @@ pub(crate) fn embedded() -> anyhow::Result<Vec<Object>> {
         let (name, bytes) = fields
             .next()
             .zip(fields.next())
-            .context("a malformed list of objects")?;
+            .context("the list of the built-in content is invalid")?;
         let bytes: usize = bytes.parse()?;
         let member = HEADER_BYTES + bytes;
-        ensure!(rest.len() >= member, "the built-in content is cut short");
+        ensure!(rest.len() >= member, "the built-in content is truncated");
         objects.push(Object {
             name: name.to_owned(),
             bytes: rest[HEADER_BYTES..member].to_vec(),
@@ -60,7 +60,7 @@ pub(crate) fn from_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Object>> {
             false => files.push(path.clone()),
         }
     }
-    ensure!(!files.is_empty(), "the folder holds no files");
+    ensure!(!files.is_empty(), "the given directories contain no files");
     read_within(&files, BYTES_MAX)
 }
 
@@ -76,7 +76,7 @@ fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        let cannot_read = || format!("cannot read {}", folder.display());
+        let cannot_read = || format!("cannot read \"{}\"", folder.display());
         for entry in fs::read_dir(&folder).with_context(cannot_read)? {
             let entry = entry.with_context(cannot_read)?;
             let kind = entry.file_type().with_context(cannot_read)?;
@@ -88,7 +88,7 @@ fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         }
         ensure!(
             files.len() <= FILES_MAX,
-            "more than {FILES_MAX} files: give a smaller folder"
+            "too many files (limit {FILES_MAX}): give a smaller directory"
         );
     }
     files.sort();
@@ -103,12 +103,12 @@ fn read_within(files: &[PathBuf], bytes_max: u64) -> anyhow::Result<Vec<Object>>
         // A byte more tells what is too long, even of what has no length, such as a pipe.
         File::open(path)
             .and_then(|file| file.take(bytes_left + 1).read_to_end(&mut bytes))
-            .with_context(|| format!("cannot read {}", path.display()))?;
+            .with_context(|| format!("cannot read \"{}\"", path.display()))?;
         bytes_left = bytes_left
             .checked_sub(bytes.len() as u64)
             .with_context(|| {
                 let most = crate::table::bytes(bytes_max);
-                format!("more than {most} in all: give fewer files or a smaller folder")
+                format!("too much data (limit {most}): give fewer files or a smaller directory")
             })?;
         objects.push(Object {
             name: path.display().to_string(),
@@ -168,10 +168,10 @@ mod tests {
             fs::write(file, "12345").expect("a file");
         }
         assert_eq!(read_within(&files, 10).expect("they fit").len(), 2);
-        assert!(error(read_within(&files, 9)).contains("more than 9 B"));
+        assert!(error(read_within(&files, 9)).contains("limit 9 B"));
         for number in 0..FILES_MAX {
             File::create(path.join(number.to_string())).expect("a file");
         }
-        assert!(error(from_files(&[path])).contains("more than 10000 files"));
+        assert!(error(from_files(&[path])).contains("limit 10000"));
     }
 }

@@ -37,7 +37,7 @@ impl World {
             &["--forward", &forward, "--effort", effort],
         )?;
         let forward = near.gateway.listening().first();
-        let address = forward.context("a forward has an address")?;
+        let address = forward.context("the forward has no address")?;
         let options = RemoteOptions {
             connections: 1,
             proxy: ProxyChoice::Direct,
@@ -54,7 +54,7 @@ impl World {
     /// Fetches an object through the pair.
     pub(super) fn fetch(&self, index: usize) -> anyhow::Result<Vec<u8>> {
         let body = self.client.get(&index.to_string(), u64::MAX)?;
-        body.context("it is served")
+        body.context("not found at the origin")
     }
 
     /// The near gateway's status.

@@ -18,7 +18,7 @@ const TARGETS_SHOWN: usize = 12;
 pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "refrain {} {}, kernels for {}, up {}; memory {} of {} reserved, {} in caches and tables{}",
+        "refrain {} {}, SIMD path {}, up {}; memory {} of {} reserved, {} in caches and tables{}",
         status.role,
         status.version,
         status.kernels,
@@ -45,8 +45,8 @@ pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
         )?;
         for also in &store.also {
             let held = match also.is_there {
-                true => format!("{} chunks, {} of the realm", also.chunks, also.realm_chunks),
-                false => "not there yet".to_owned(),
+                true => format!("{} chunks, {} in the realm", also.chunks, also.realm_chunks),
+                false => "not available yet".to_owned(),
             };
             writeln!(out, "also read: {}: {held}", also.path)?;
             if let Some(trouble) = &also.trouble {
@@ -56,8 +56,8 @@ pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
         if store.damaged_chunks > 0 {
             writeln!(
                 out,
-                "store: {} chunks were found damaged and given up; `refrain store verify --store {}` \
-                 says whether there are more",
+                "store: {} damaged chunks were found and dropped; `refrain store verify --store {}` \
+                 searches for more",
                 store.damaged_chunks, store.path,
             )?;
         }
@@ -69,7 +69,7 @@ pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
         if unlearnt > 0 {
             writeln!(
                 out,
-                "store: too slow for {unlearnt} chunks, which it does not have"
+                "store: {unlearnt} chunks were not stored because it was too slow"
             )?;
         }
         if let Some(error) = &store.last_error {
@@ -83,7 +83,7 @@ pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     for peer in status.peers.iter().filter(|_| status.peers.len() > 1) {
         if let (Some(serves), Some(reason)) = (peer.serves, &peer.serves_reason) {
             let new = if serves { "new" } else { "no new" };
-            writeln!(out, "{}: takes {new} connections: {reason}", peer.label())?;
+            writeln!(out, "{}: gets {new} connections: {reason}", peer.label())?;
         }
     }
     for peer in &status.peers {
@@ -98,7 +98,7 @@ pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
         targets(&status.targets).print(out)?;
         let more = status.targets.len().saturating_sub(TARGETS_SHOWN);
         if more > 0 {
-            writeln!(out, "and {more} rows more: --json")?;
+            writeln!(out, "and {more} more rows (--json prints all)")?;
         }
         writeln!(out)?;
     }
@@ -180,7 +180,7 @@ fn targets(targets: &[TargetTraffic]) -> Table {
 fn flows(flows: &[Flow]) -> Table {
     let mut table = Table::new(
         "flow  <target  <opened  <class  <direction  <driven by  age  app  predicted  matching  zstd  \
-         overhead  link  saved  <waited for  <why so driven",
+         overhead  link  saved  <waited for  <reason for driver",
     );
     for flow in flows {
         // What is received was classed at the other end.

@@ -37,7 +37,7 @@ pub(super) fn stat(stat: &StoreStat, out: &mut dyn Write) -> io::Result<()> {
         ),
         ("  other", bytes(disk.other)),
         ("segments", stat.segments.to_string()),
-        ("begun", since),
+        ("oldest segment", since),
         ("openings", stat.openings.to_string()),
         ("added files", stat.files.to_string()),
         ("damaged", stat.damaged.to_string()),
@@ -73,12 +73,12 @@ pub(super) fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
         ("unchanged", format!("{} files", report.unchanged_files)),
     ];
     for (name, count) in [
-        ("changed or gone", report.dropped_files),
+        ("changed or missing", report.dropped_files),
         ("in damaged lists", report.damaged_files),
         ("empty", report.empty_files),
         ("symbolic links", report.symlinks),
         ("special files", report.special_files),
-        ("private, passed over", report.private),
+        ("private, skipped", report.private),
         ("unreadable", report.unreadable),
         ("changed while read", report.changed_while_read),
     ] {
@@ -93,13 +93,13 @@ pub(super) fn verified(report: &VerifyReport, out: &mut dyn Write) -> io::Result
     lines(
         &[
             (
-                "whole",
+                "intact",
                 format!("{} chunks, {}", report.chunks, bytes(report.bytes)),
             ),
             ("damaged", format!("{} chunks", report.damaged_chunks)),
             ("damaged metadata", report.damaged_metadata.to_string()),
             (
-                "in files that changed",
+                "in changed files",
                 format!("{} chunks", report.changed_chunks),
             ),
         ],

@@ -146,7 +146,7 @@ fn too_many_near_ends_with_one_key() {
         .collect();
     first.iter().for_each(Gateway::wait_until_up);
     let fifth = site.near(site.far_listen, &options);
-    assert_refused_with(&site, &far, &fifth, "near.key", "has 4 links already");
+    assert_refused_with(&site, &far, &fifth, "near.key", "already has 4 links");
     assert!(
         first
             .iter()

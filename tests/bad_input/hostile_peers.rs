@@ -112,7 +112,10 @@ fn something_else_in_good_tls() {
 fn a_frame_of_an_unknown_type() {
     let siege = Besieged::start();
     siege.attack(&[200, 1, 0]);
-    siege.pair.far.wait_for_log(&["WARN", "unknown type 200"]);
+    siege
+        .pair
+        .far
+        .wait_for_log(&["WARN", "unknown frame type 200"]);
     siege.assert_unharmed();
 }
 

@@ -127,7 +127,7 @@ fn a_public_key_that_cannot_be_printed() {
     let error = String::from_utf8_lossy(&made.stderr);
     assert_eq!(made.status.code(), Some(1), "{error}");
     assert!(
-        error.contains("the key is in") && error.contains(&file),
+        error.contains("the private key is in") && error.contains(&file),
         "{error}"
     );
     assert!(refrain(&["keygen", "--show", &file]).status.success());

@@ -60,7 +60,7 @@ fn what_is_found_can_become_history_in_a_chunk_store() {
         let output = bulk(folder, &arguments);
         assert!(output.status.success(), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("deploy: a private key"), "{said}");
+        assert!(said.contains("deploy\": a private key"), "{said}");
         let kept = &json(&output)["kept"]["store"];
         let count = |name: &str| kept[name].as_u64().unwrap();
         assert_eq!(count("passed_over"), 1);
@@ -144,12 +144,12 @@ fn what_cannot_be_kept_is_said_before_anything_is_read() {
         (
             &["in", "-o", "in/a", "--realm", "songs"],
             1,
-            "in/a is no folder",
+            "in/a\" is not a directory",
         ),
         (
             &["none", "-o", "x", "--realm", "songs"],
             1,
-            "nothing is written",
+            "nothing was written",
         ),
     ] {
         let output = bulk(folder, arguments);
@@ -183,7 +183,7 @@ fn what_finds_no_room_in_a_store_is_told() {
     assert_eq!(kept["new_bytes"], 40_000_000);
     assert!(kept["held_bytes"].as_u64().unwrap() < 20_000_000);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("of 40.0 MB that are new"), "{said}");
+    assert!(said.contains("of 40.0 MB of new data"), "{said}");
     assert!(said.contains("see --store-size"), "{said}");
 }
 

@@ -85,7 +85,7 @@ fn without_a_gpu_it_says_so_and_with_one_it_finds_the_same() {
     let songs = songs();
     let report = json(&bulk(songs.path(), &[".", "--json"]));
     assert_eq!(report["method"], "pipeline");
-    assert_eq!(report["why"], "for less than 4.3 GB no GPU is asked");
+    assert_eq!(report["why"], "no GPU is used for less than 4.3 GB");
     for method in ["cuda", "harens"] {
         let output = bulk(songs.path(), &[".", "--json", "--method", method]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -132,11 +132,8 @@ fn what_cannot_be_read_is_named_and_the_exit_code_is_1() {
     assert_eq!(json(&output)["unread_files"], 1);
     assert!(json(&output)["redundancy"].as_f64().unwrap() > 0.45);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("none: No such file"), "{said}");
-    assert!(
-        said.contains("without what could not be read: 1 path"),
-        "{said}"
-    );
+    assert!(said.contains("\"none\": No such file"), "{said}");
+    assert!(said.contains("could not read 1 path"), "{said}");
 }
 
 #[test]
@@ -162,7 +159,7 @@ fn a_small_cache_forgets_what_was_seen_long_ago() {
     assert!(share("50KB") < 0.1);
     let forgotten = |cache: &str| {
         let output = run(songs.path(), &["bulk", "a", "--cache-size", cache]).stdout;
-        String::from_utf8(output).unwrap().contains("found no room")
+        String::from_utf8(output).unwrap().contains("did not fit")
     };
     assert!(forgotten("50KB") && !forgotten("1GB"));
 }
@@ -219,9 +216,9 @@ fn values_that_make_no_sense_are_refused() {
     for (arguments, why) in [
         (
             &["a", "--chunk-min", "4KiB"][..],
-            "--chunk-min: the shortest chunk, 4KiB, is longer than the average, 2KiB",
+            "--chunk-min: the shortest chunk, 4KiB, must not be longer than the average, 2KiB",
         ),
-        (&["-", "a", "-"], "standard input is read once"),
+        (&["-", "a", "-"], "standard input is read only once"),
     ] {
         let output = bulk(songs.path(), arguments);
         assert_eq!(output.status.code(), Some(2));

@@ -89,7 +89,7 @@ fn what_takes_long_shows_how_far_it_is() {
         (
             &["verify", "file.czip", "--content"],
             &[],
-            &["as stored", "content", "names"],
+            &["stored data", "content", "names"],
         ),
     ] {
         let (_, shown) = run(&world, arguments, input);

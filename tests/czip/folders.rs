@@ -82,7 +82,7 @@ fn what_is_asked_for_replaces_what_is_there_and_nothing_else() {
     assert_eq!(content("d/two"), "changed");
     assert_eq!(content("d/three"), "mine");
     let (_, error) = world.fails(&["extract", "d.czip", "d/on"]);
-    assert!(error.contains("nothing called \"d/on\""), "{error}");
+    assert!(error.contains("\"d/on\" not found"), "{error}");
     // As a shell completes them.
     let said = world.run(&["extract", "d.czip", "./d/two"]);
     assert!(String::from_utf8_lossy(&said).contains(" in 1 file\n"));
@@ -90,7 +90,7 @@ fn what_is_asked_for_replaces_what_is_there_and_nothing_else() {
     assert_eq!(world.run(&["cat", "d.czip", "././d/two"]), b"two");
     world.write("y", b"mine");
     let (_, error) = world.fails(&["extract", "d.czip", "d/two", "-o", "y"]);
-    assert!(error.contains("y is no folder: "), "{error}");
+    assert!(error.contains("\"y\" is not a directory"), "{error}");
     assert_eq!(content("y"), "mine");
 }
 
@@ -108,7 +108,7 @@ fn what_is_damaged_can_be_left_out() {
     world.write("damaged.czip", &damaged);
     let (code, error) = world.fails(&["extract", "damaged.czip", "-o", "out"]);
     assert_eq!(code, Some(1));
-    assert!(error.contains("; --skip-damaged extracts the"), "{error}");
+    assert!(error.contains("(--skip-damaged extracts the"), "{error}");
     assert!(!world.path("out").exists());
     let made = world.run_with(
         &[
@@ -132,7 +132,7 @@ fn what_is_damaged_can_be_left_out() {
         if named.iter().any(|file| file["path"] == name) {
             assert!(content.is_err(), "{name}");
             assert!(
-                told.contains(&format!("left out: {name}: frame ")),
+                told.contains(&format!("skipped \"{name}\": frame ")),
                 "{told}"
             );
         } else {
@@ -153,7 +153,7 @@ fn one_file_of_a_folder_goes_to_standard_output() {
         b"two"
     );
     for (paths, words) in [
-        (&[][..], "3 files, folders"),
+        (&[][..], "3 files, directories"),
         (&["d/one", "d/two"], "one file"),
     ] {
         let (_, error) = world.fails(&[&["extract", "d.czip", "-o", "-"], paths].concat());
@@ -203,7 +203,7 @@ fn what_is_excluded_is_not_in_the_archive_and_all_else_is() {
     let (code, error) = world.fails(&["create", "d", "-o", "x.czip", "--exclude", "[a"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(
-        error.contains("--exclude") && error.contains("no pattern"),
+        error.contains("--exclude") && error.contains("invalid pattern"),
         "{error}"
     );
     assert!(!world.path("x.czip").exists());

@@ -190,7 +190,10 @@ fn a_server_without_ranges_is_an_origin_too() {
         let url = format!("{}/release-1.tar", short.url);
         let refused = run("curl", &here, &["-sS", "-w", "%{http_code}", &url]);
         let said = String::from_utf8_lossy(&refused.stdout).into_owned();
-        assert!(said.contains("too long") && said.ends_with("502"), "{said}");
+        assert!(
+            said.contains("too large") && said.ends_with("502"),
+            "{said}"
+        );
     }
 }
 
@@ -236,7 +239,7 @@ fn it_stops_when_told_to_and_says_what_is_wrong() {
     for (origin, code, expected) in [
         ("example.org", 2, "does not begin with http"),
         ("ftp://example.org", 2, "neither http nor https"),
-        ("http://example.org/?a", 1, "no address of a folder"),
+        ("http://example.org/?a", 1, "not the address of a directory"),
     ] {
         let arguments = [
             "proxy",

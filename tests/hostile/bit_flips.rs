@@ -126,10 +126,10 @@ fn a_bit_that_flips_in_a_handshake_is_damage_and_no_other_program() {
     let flipper = Flipper::to(site.far_listen);
     flipper.to_near.store(300, Ordering::SeqCst);
     let near = site.near(flipper.address, &["--forward", &option]);
-    let parts = ["damaged on the way between", "in the TLS handshake"];
+    let parts = ["bytes were damaged between", "in the TLS handshake"];
     near.wait_for_log(&parts);
     far.wait_for_log(&parts);
     assert_serves(listen);
     let log = near.log() + &far.log();
-    assert!(!log.contains("no refrain gateway"), "{log}");
+    assert!(!log.contains("not a refrain gateway"), "{log}");
 }

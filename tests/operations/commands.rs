@@ -28,14 +28,14 @@ fn keygen_writes_a_private_file_once() {
     let (code, error) = refrain_fails(&["keygen", &site.path("other.key").display().to_string()]);
     assert_eq!(code, 1);
     assert!(
-        error.contains(&other) && error.contains("exists already"),
+        error.contains(&other) && error.contains("already exists"),
         "{error}"
     );
     assert!(!site.path("other.key").exists(), "nothing was made");
     let before = std::fs::read(&path).expect("its owner may read it");
     let (code, error) = refrain_fails(&["keygen", &path.display().to_string()]);
     assert_eq!(code, 1);
-    assert!(error.contains("exists already"), "{error}");
+    assert!(error.contains("already exists"), "{error}");
     assert_eq!(std::fs::read(&path).expect("still there"), before);
     let shown = refrain(&["keygen", "--show", &path.display().to_string()]);
     assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), site.near_key);

@@ -25,13 +25,13 @@ fn a_near_end_without_allow_rules_connects_nowhere_for_its_peer() {
     let (listen, target) = (listen.to_string(), target.to_string());
     pair.near.wait_for_log(&[
         "refused a connection for the peer",
-        "no allow rule of this end",
+        "denied by the allow rules of this end",
         &pair.site.far_listen.to_string(),
         &target,
     ]);
     pair.far.wait_for_log(&[
         "refused a forwarded connection",
-        "no allow rule of the other side",
+        "denied by the allow rules of the other end",
         &listen,
         &target,
     ]);
@@ -42,7 +42,7 @@ fn a_near_end_without_allow_rules_connects_nowhere_for_its_peer() {
 fn a_link_has_as_many_flows_as_flows_max_says_and_a_refusal_says_so() {
     let limit = "at most 2 open connections per link (--flows-max)";
     for (far_options, near_options, of_end) in [
-        (&["--flows-max", "2"][..], &[][..], "the other side"),
+        (&["--flows-max", "2"][..], &[][..], "the other end"),
         (&[], &["--flows-max", "2"], "this end"),
     ] {
         let target = origin::start();
@@ -84,7 +84,7 @@ fn a_link_has_as_many_flows_as_flows_max_says_and_a_refusal_says_so() {
 fn a_far_end_says_how_many_lanes_it_takes_and_what_sets_that() {
     let far = ["--lanes", "1", "--lanes-max", "2"];
     let pair = Pair::start(&far, &["--socks5", "127.0.0.1:0"]);
-    let limit = "too many lanes: at most 2 (--lanes-max, fewer with little --memory)";
+    let limit = "too many lanes (limit 2: --lanes-max, fewer with little --memory)";
     pair.near.wait_for_log(&["the peer refused it", limit]);
     pair.far
         .wait_for_log(&["WARN", &pair.site.near_label(), limit]);

@@ -222,7 +222,7 @@ fn the_log_is_complete_when_the_program_ends() {
     let ended = far.args(options).output().expect("the program runs");
     let error = String::from_utf8_lossy(&ended.stderr);
     let lines: Vec<_> = error.lines().collect();
-    assert!(lines[0].contains("allows its peers"), "{error}");
+    assert!(lines[0].contains("peers may connect to"), "{error}");
     assert!(
         lines
             .last()

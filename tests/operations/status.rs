@@ -78,12 +78,12 @@ fn status_metrics_and_log_name_the_kernels() {
     let best = Backend::best().instruction_set().to_string();
     for (gateway, kernels) in [(&pair.far, "portable"), (&pair.near, best.as_str())] {
         assert_eq!(gateway.status().kernels, kernels);
-        gateway.wait_for_log(&["INFO", &format!("kernels for {kernels}")]);
+        gateway.wait_for_log(&["INFO", &format!("SIMD path {kernels}")]);
         let by_name = format!("localhost:{}", gateway.admin.port());
         for admin in [gateway.admin.to_string(), by_name] {
             let shown = refrain(&["status", "--admin", &admin]);
             let text = String::from_utf8(shown.stdout).expect("text");
-            assert!(text.contains(&format!("kernels for {kernels}")), "{text}");
+            assert!(text.contains(&format!("SIMD path {kernels}")), "{text}");
         }
         let (_, page) = http::get(gateway.admin, "/metrics", None).expect("the page");
         let families = exposition::parse(&page);

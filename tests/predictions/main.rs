@@ -354,7 +354,7 @@ fn both_ends_say_which_of_them_drives_a_flow() {
         assert_eq!(sent.by, by, "{mode}");
         let warned = near
             .log()
-            .contains("heeds no predictions: the store learns");
+            .contains("does not use predictions: the store learns");
         assert_eq!(warned, mode == "sender");
         download.finish();
     }

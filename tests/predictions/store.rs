@@ -25,7 +25,7 @@ fn a_near_end_says_what_history_its_realm_has() {
         site.near(site.far_listen, &options(&option, &store, &more))
     };
     let mut near = start("music");
-    near.wait_for_log(&["INFO", "history of realm music: 0 chunks"]);
+    near.wait_for_log(&["INFO", "history of realm \"music\": 0 chunks"]);
     near.wait_until_up();
     fetch(listen).expect("an answer");
     near.signal("TERM");
@@ -33,13 +33,16 @@ fn a_near_end_says_what_history_its_realm_has() {
     assert!(!near.log().contains("no history of realm"), "a new store");
 
     let near = start("mucis");
-    near.wait_for_log(&["WARN", "no history of realm mucis yet, but of: music"]);
+    near.wait_for_log(&["WARN", "no history of realm \"mucis\" yet, only of: music"]);
     assert_eq!(near.status().store.expect("a store").realm_chunks, 0);
     drop(near);
     let near = start("music");
     let chunks = near.status().store.expect("a store").realm_chunks;
     assert!(chunks > 100, "{chunks}");
-    near.wait_for_log(&["INFO", &format!("history of realm music: {chunks} chunks")]);
+    near.wait_for_log(&[
+        "INFO",
+        &format!("history of realm \"music\": {chunks} chunks"),
+    ]);
 
     let shown = refrain(&["store", "stat", "--store", &store]);
     let text = String::from_utf8_lossy(&shown.stdout);
@@ -73,7 +76,7 @@ fn a_store_that_goes_away_is_told_with_its_time_and_comes_back() {
     assert!(age_s.is_some_and(|age_s| age_s < 60.0), "{age_s:?}");
     let shown = refrain(&["status", "--admin", &near.admin.to_string()]);
     let text = String::from_utf8_lossy(&shown.stdout);
-    for part in ["removed or replaced", "s ago)", "not there yet"] {
+    for part in ["removed or replaced", "s ago)", "not available yet"] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
 
@@ -130,7 +133,7 @@ fn damage_on_the_disk_costs_its_own_bytes_and_is_told() {
     assert!(damaged_chunks <= 10, "{damaged_chunks}");
     let shown = refrain(&["status", "--admin", &near.admin.to_string()]);
     let text = String::from_utf8_lossy(&shown.stdout);
-    let line = format!("{damaged_chunks} chunks were found damaged");
+    let line = format!("{damaged_chunks} damaged chunks were found");
     assert!(text.contains(&line), "{text}");
     near.wait_for_log(&["WARN", "found damaged", "refrain store verify"]);
 }
@@ -152,7 +155,7 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     let of_status = || near.status().store.expect("a store");
     let told = of_status();
     let error = told.last_error.expect("it is told");
-    assert!(error.contains("traffic goes on"), "{error}");
+    assert!(error.contains("traffic continues"), "{error}");
     assert_eq!((told.chunks, told.disk_bytes), (0, 0));
     let metrics = || {
         let (_, page) = http::get(near.admin, "/metrics", None).expect("the page");
@@ -168,7 +171,7 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     eventually("it is open", || {
         of_status().last_error.is_none().then_some(())
     });
-    near.wait_for_log(&["INFO", "the store: it is open now"]);
+    near.wait_for_log(&["INFO", "the store is open now"]);
     eventually("the metrics have it", || {
         (metrics().map(Option::unwrap_or_default) == ["1", "0"]).then_some(())
     });
@@ -221,8 +224,7 @@ fn a_near_end_says_what_a_lower_bound_costs_before_and_after() {
     let key = site.path("near.key").display().to_string();
     let near = ["near", "--dry-run", "--peer", far, "--key", &key];
     let near = [&near[..], &["--peer-key", &site.far_key]].concat();
-    let loss =
-        "the store takes 12.3 MB, and its bound is now 16.8 MB: the oldest history goes, 12.3 MB";
+    let loss = "the store uses 12.3 MB, and its limit is now 16.8 MB: the oldest history is deleted, 12.3 MB";
     for (size, warnings) in [("1GiB", 0), ("2GiB", 0), ("512MiB", 0), ("16MiB", 1)] {
         let options = options(&option, &store, &["--store-size", size]);
         let tried = refrain(&[&near[..], &options].concat());
@@ -232,7 +234,7 @@ fn a_near_end_says_what_a_lower_bound_costs_before_and_after() {
     let more = ["--store-size", "16MiB"];
     let near = site.near(site.far_listen, &options(&option, &store, &more));
     near.wait_for_log(&["WARN", loss]);
-    let gone = "12.3 MB of the oldest history went, 1500 chunks, to keep within 16.8 MB";
+    let gone = "12.3 MB of the oldest history, 1500 chunks, to stay within 16.8 MB";
     near.wait_for_log(&["INFO", gone]);
     let log = near.log();
     assert!(log.find(loss) < log.find(gone), "{log}");

@@ -40,19 +40,19 @@ pub struct Choice {
 #[derive(Debug, Error)]
 pub enum Why {
     /// So few bytes that no GPU is asked.
-    #[error("for less than {:.1} GB no GPU is asked", MEASURED_FROM_BYTES as f64 / 1e9)]
+    #[error("no GPU is used for less than {:.1} GB", MEASURED_FROM_BYTES as f64 / 1e9)]
     Few(u64),
     /// Fixed chunks, which no GPU has anything to find for.
-    #[error("fixed chunks have nothing that a GPU could look for")]
+    #[error("a GPU has nothing to search for with fixed chunks")]
     Fixed,
     /// There is no GPU that could be taken.
     #[error(transparent)]
     NoGpu(NoGpu),
     /// No threads to measure with could be started.
-    #[error("no thread could be started to measure with: {0}")]
+    #[error("cannot start a thread for the measurement: {0}")]
     NoThread(io::Error),
     /// Both were measured, in bytes a second.
-    #[error("measured {:.1} GB/s, {:.1} with GPUs", pipeline / 1e9, harens / 1e9)]
+    #[error("measured {:.1} GB/s without GPUs, {:.1} GB/s with GPUs", pipeline / 1e9, harens / 1e9)]
     Measured {
         /// Without GPUs.
         pipeline: f64,

@@ -13,7 +13,7 @@ pub enum NoGpu {
     #[error("no CUDA device")]
     None,
     /// It does not do what it is told.
-    #[error("the CUDA device cannot be used: {0:?}")]
+    #[error("cannot use the CUDA device: {0:?}")]
     Driver(#[from] DriverError),
 }
 
@@ -25,6 +25,6 @@ pub enum BulkError {
     #[error(transparent)]
     NoGpu(#[from] NoGpu),
     /// The system starts no more threads.
-    #[error("a thread cannot be started: {0}; ask for fewer")]
+    #[error("cannot start a thread: {0} (use fewer)")]
     Thread(io::Error),
 }

@@ -60,7 +60,7 @@ pub enum DecodeError {
     #[error("tokens do not add up to the block's length")]
     WrongLength,
     /// The block is longer than the guard window or its position is beyond use.
-    #[error("a block outside of the guard window")]
+    #[error("a block is outside of the guard window")]
     OutOfBounds,
     /// The decoded bytes are not the ones that were encoded: the caches differ.
     #[error("a block's check failed: the caches differ")]

@@ -83,7 +83,7 @@ impl Default for PackMask {
 
 /// A number of mask bits that is not 6 to 15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a PACK mask has 6 to 15 bits, not {count}")]
+#[error("a PACK mask must have 6 to 15 bits, not {count}")]
 pub struct InvalidPackMask {
     /// What was asked for.
     pub count: u8,
@@ -135,7 +135,7 @@ impl fmt::Display for SamplingPeriod {
 
 /// A sampling period that is not a power of two from 32 to 512.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a sampling period is 32, 64, 128, 256 or 512 bytes, not {bytes}")]
+#[error("a sampling period must be 32, 64, 128, 256 or 512 bytes, not {bytes}")]
 pub struct InvalidSamplingPeriod {
     /// What was asked for.
     pub bytes: usize,
@@ -181,7 +181,7 @@ impl fmt::Display for WindowBytes {
 
 /// A window that is not 12 to 64 bytes long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a window is 12 to 64 bytes long, not {bytes}")]
+#[error("a window must have 12 to 64 bytes, not {bytes}")]
 pub struct InvalidWindow {
     /// What was asked for.
     pub bytes: usize,
@@ -223,7 +223,7 @@ impl AnchorDistance {
 
 /// A distance of anchors that is not a power of two from 64 to 1 Mi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("anchors are a power of two from 64 bytes to 1 MiB apart, not {bytes} bytes")]
+#[error("the distance of anchors must be a power of two from 64 bytes to 1 MiB, not {bytes} bytes")]
 pub struct InvalidAnchorDistance {
     /// What was asked for.
     pub bytes: usize,

@@ -56,13 +56,13 @@ pub struct Entry {
 #[non_exhaustive]
 pub enum NoContent {
     /// Nothing is called so.
-    #[error("the archive has nothing of this name; `list` shows what it has")]
+    #[error("not found in the archive (`list` shows its content)")]
     Missing,
     /// It is a folder.
-    #[error("it is a folder")]
+    #[error("it is a directory")]
     Folder,
     /// It is a symbolic link.
-    #[error("it is a symbolic link; what it leads to may be in the archive")]
+    #[error("it is a symbolic link (its target may be in the archive)")]
     SymbolicLink,
 }
 
@@ -151,10 +151,10 @@ impl Entry {
         let kind = input.byte()?;
         let path = bounded(&mut input)?.to_vec();
         let mode = input.varint()?;
-        FormatError::check_limit("permission bits", mode, 0o7777)?;
+        FormatError::check_limit("a file mode", mode, 0o7777)?;
         let mtime_s = input.zigzag()?;
         let mtime_ns = input.varint()?;
-        FormatError::check_limit("nanoseconds", mtime_ns, 999_999_999)?;
+        FormatError::check_limit("the number of nanoseconds", mtime_ns, 999_999_999)?;
         let kind = match kind {
             0 => EntryKind::File {
                 bytes: input.varint()?,

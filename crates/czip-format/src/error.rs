@@ -9,31 +9,31 @@ use crate::{Stream, kind::PartKind};
 #[non_exhaustive]
 pub enum FormatError {
     /// It does not begin as an archive does.
-    #[error("this is no CZIP archive")]
+    #[error("not a CZIP archive")]
     NotAnArchive,
     /// It begins as an archive does and ends before its header does.
-    #[error("the archive is cut off: it has {bytes} bytes, and a header alone has 256")]
+    #[error("the archive is truncated: it has {bytes} bytes, but a header has 256")]
     NoHeader {
         /// How many there are.
         bytes: u64,
     },
     /// Another version wrote it.
-    #[error("this archive has version {version} of the format; this program reads version 1")]
+    #[error("unknown archive format version {version} (this program reads version 1)")]
     Version {
         /// Which.
         version: u16,
     },
     /// It asks for what this version does not know.
-    #[error("this archive has flags that this program does not know: {flags:#x}")]
+    #[error("the archive has unknown flags: {flags:#x}")]
     UnknownFlags {
         /// The unknown ones.
         flags: u32,
     },
     /// What was read is not what was written.
-    #[error("the archive is damaged: its {0} does not have the digest that it should have")]
+    #[error("the archive is damaged: wrong hash of its {0}")]
     Digest(Portion),
     /// The archive is shorter or longer than it says.
-    #[error("the archive should have {expected} bytes and has {found}")]
+    #[error("the archive has the wrong length: expected {expected} bytes, found {found}")]
     Length {
         /// What the header says.
         expected: u64,
@@ -41,15 +41,13 @@ pub enum FormatError {
         found: u64,
     },
     /// Something ends before it should.
-    #[error("the archive is damaged or hostile: its {0} ends early")]
+    #[error("the archive is damaged or hostile: truncated {0}")]
     Truncated(Portion),
     /// Something has more bytes, or other values, than the format allows.
     #[error("the archive is damaged or hostile: {0}")]
     Invalid(Violation),
     /// Something is larger than a reader takes.
-    #[error(
-        "the archive is damaged or hostile: {what} of {found}, where at most {limit} is allowed"
-    )]
+    #[error("the archive is damaged or hostile: {what} is too large: {found} (limit {limit})")]
     TooLarge {
         /// What.
         what: &'static str,
@@ -60,7 +58,7 @@ pub enum FormatError {
     },
     /// A stream is asked for where it has no bytes.
     #[error(
-        "the archive is damaged or hostile: its {stream} ends at {end}, and what needs it goes on to {wanted}"
+        "the archive is damaged or hostile: its {stream} ends at {end}, but data up to {wanted} is needed"
     )]
     BeyondStream {
         /// Which stream.
@@ -137,49 +135,49 @@ macro_rules! violations {
 }
 
 violations! {
-    Number: "a number has more bits than 64, or bytes that say nothing",
-    BytesBehindEnd: "something has bytes behind its end",
-    FirstHeaderIsLast: "its first header says that it is the last",
-    HeaderLength: "its header has not 256 bytes, as version 1 has",
-    HeaderFields: "its header contradicts itself, or has bytes that must be 0",
+    Number: "a number has more than 64 bits, or redundant bytes",
+    BytesBehindEnd: "an item has extra bytes after its end",
+    FirstHeaderIsLast: "its first header is marked as the last",
+    HeaderLength: "its header does not have the 256 bytes of version 1",
+    HeaderFields: "its header contradicts itself, or a byte that must be 0 is not",
     LongestChunk: "its longest chunk is empty, or longer than a frame",
     AverageChunk: "its average chunk is not between its shortest and its longest",
-    Method: "its method is none",
-    HeaderTellsSecrets: "it is encrypted, and its header tells what its private root keeps",
-    KeysOfPlain: "it has keys, and is not encrypted",
-    RootPacking: "its root does not decompress",
-    PrivateRootPacking: "its private root does not decompress",
-    ChunksAreNotFrames: "its chunks are not its frames, as the profile says",
+    Method: "unknown compression method",
+    HeaderTellsSecrets: "it is encrypted, but its header reveals data of its private root",
+    KeysOfPlain: "it has keys, but is not encrypted",
+    RootPacking: "its root cannot be decompressed",
+    PrivateRootPacking: "its private root cannot be decompressed",
+    ChunksAreNotFrames: "its chunks and frames differ, but its profile requires one frame per chunk",
     PartLists: "its lists of parts contradict each other",
-    OtherParts: "its private root has other parts than its root",
-    Sums: "sums over its parts have more than 64 bits",
-    HeaderAndTable: "its header does not say what its table comes to",
-    StreamLengths: "its streams do not make up the plain content",
+    OtherParts: "its private root and its root have different parts",
+    Sums: "a sum over its parts has more than 64 bits",
+    HeaderAndTable: "its header does not match its table",
+    StreamLengths: "its streams do not match the plain content",
     EmptyPart: "a part is empty",
-    PartPlace: "a part is where there can be none",
+    PartPlace: "a part has an invalid position",
     PartAndRoot: "a part of its table contradicts the root",
     ChunkLength: "a chunk is empty, or a part's chunks are too long",
     RunsInFrames: "runs in frames do not cover a part's chunks",
     ChunkBeyondFrame: "a chunk lies beyond its frame",
-    NoSuchFrame: "a chunk is in a frame that is not there",
+    NoSuchFrame: "a chunk is in a frame that does not exist",
     EmptyFrame: "a frame has no bytes",
-    FramePlace: "a frame is where there can be none",
+    FramePlace: "a frame has an invalid position",
     NoSuchBase: "a frame's base is before the first frame",
     BaseOfBase: "a frame's base has a base",
-    FrameAndChunk: "a frame is not as long as its chunk, which is all of it",
-    NoSuchChunk: "a chunk is referred to that is not there",
-    RunKind: "a run of references is of no kind that there is",
-    RestartPoints: "restart points do not cover what their part does",
-    Path: "a path in its catalog is absolute, leads upward, or is none",
-    PathInNoFolder: "a path in its catalog lies in no folder that is there before it",
+    FrameAndChunk: "a frame and its only chunk have different lengths",
+    NoSuchChunk: "a reference points to a chunk that does not exist",
+    RunKind: "a run of references has an unknown kind",
+    RestartPoints: "restart points do not cover their part",
+    Path: "a path in its catalog is absolute, leads upward or is invalid",
+    PathInNoFolder: "a path in its catalog has no earlier entry for its directory",
     PathTwice: "a path is in its catalog twice",
-    LinkTarget: "a link in its catalog leads nowhere",
-    HardLinkTarget: "a hard link in its catalog leads to no file before it",
-    EntryKind: "an entry of its catalog is of no kind that there is",
-    FileLengths: "its files have more bytes than 64 bits can say",
-    FilesAndContent: "its files do not have the bytes of the plain content",
-    EntryCount: "its catalog has not as many entries as its header says",
-    TooManyPieces: "its pieces are too many for their bytes",
+    LinkTarget: "a link in its catalog has an invalid target",
+    HardLinkTarget: "a hard link in its catalog does not point to an earlier file",
+    EntryKind: "an entry of its catalog has an unknown kind",
+    FileLengths: "the sum of its file lengths has more than 64 bits",
+    FilesAndContent: "its files and its plain content have different lengths",
+    EntryCount: "its catalog and its header differ in the number of entries",
+    TooManyPieces: "it has too many pieces for their bytes",
     RootForProxy: "its root is too large for a proxy",
     CatalogForProxy: "its catalog is too large for a proxy",
 }

@@ -290,12 +290,12 @@ impl Header {
         );
         for (what, found, limit) in [
             (
-                "a longest chunk",
+                "the longest chunk",
                 self.chunk_bytes_max,
                 limits::CHUNK_BYTES_MAX,
             ),
             (
-                "a largest frame",
+                "the largest frame",
                 self.frame_bytes_max,
                 limits::FRAME_BYTES_MAX,
             ),
@@ -307,7 +307,7 @@ impl Header {
                 private_plain_max,
             ),
             ("a private root", root.private_stored_bytes, private_max),
-            ("keys", self.keys.bytes, limits::KEYS_BYTES_MAX),
+            ("the keys section", self.keys.bytes, limits::KEYS_BYTES_MAX),
         ] {
             FormatError::check_limit(what, found.into(), limit as u64)?;
         }

@@ -127,7 +127,7 @@ impl fmt::Display for Compression {
 /// No method, or no level of its method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "expected zstd, gzip, bzip2 or none, and perhaps a level: zstd:-7 to zstd:22, gzip:1 to gzip:9, bzip2:1 to bzip2:9"
+    "expected zstd, gzip, bzip2 or none, optionally with a level: zstd:-7 to zstd:22, gzip:1 to gzip:9, bzip2:1 to bzip2:9"
 )]
 pub struct InvalidCompression;
 
@@ -136,25 +136,25 @@ pub struct InvalidCompression;
 #[non_exhaustive]
 pub enum FrameError {
     /// It is empty, or begins with the number of no method.
-    #[error("a frame's method is not known: {number:?}")]
+    #[error("unknown compression method: {number:?}")]
     UnknownMethod {
         /// The number.
         number: Option<u8>,
     },
     /// It has a base, and its method can have none.
-    #[error("a frame that is not zstd's has a base")]
+    #[error("the frame has a base, but only zstd frames can have one")]
     Base,
     /// It is no output of its method.
-    #[error("a frame does not decompress: {reason}")]
+    #[error("the data cannot be decompressed: {reason}")]
     Corrupt {
         /// In the words of the method's library.
         reason: String,
     },
     /// What was read of it is not what was written.
-    #[error("it does not have the digest that it should have")]
+    #[error("its hash is wrong")]
     Digest,
     /// It has more plain bytes than a frame of its archive may have.
-    #[error("a frame has more than the {limit} plain bytes that it may have")]
+    #[error("the frame is too large (limit {limit} plain bytes)")]
     TooLong {
         /// The bound.
         limit: usize,
@@ -288,14 +288,14 @@ fn zstd_plain(payload: &[u8], base: &[u8], limit: usize) -> Result<Vec<u8>, Fram
     let plain_bytes = match zstd::zstd_safe::get_frame_content_size(payload) {
         Ok(Some(bytes)) if bytes <= limit as u64 => bytes as usize,
         Ok(Some(_)) => return Err(FrameError::TooLong { limit }),
-        _ => return Err(corrupt("it does not say how long it is")),
+        _ => return Err(corrupt("it does not state its length")),
     };
     if zstd::zstd_safe::find_frame_compressed_size(payload) != Ok(payload.len()) {
-        return Err(corrupt("it is not one whole zstd frame"));
+        return Err(corrupt("it is not exactly one zstd frame"));
     }
     // A block of zstd's has 4 bytes at least, and at most 128 KiB of plain ones.
     if plain_bytes / (128 << 10) > payload.len() / 4 {
-        return Err(corrupt("it is too short for what it says it holds"));
+        return Err(corrupt("it is too short for the length that it states"));
     }
     // Unless its segment is a single one, whose window is its content.
     if let [_, _, _, _, descriptor, window, ..] = *payload
@@ -313,7 +313,7 @@ fn zstd_plain(payload: &[u8], base: &[u8], limit: usize) -> Result<Vec<u8>, Fram
     context.decompress(&mut plain, payload).map_err(in_words)?;
     match plain.len() == plain_bytes {
         true => Ok(plain),
-        false => Err(corrupt("it is shorter than it says")),
+        false => Err(corrupt("it is shorter than the length that it states")),
     }
 }
 
@@ -331,7 +331,9 @@ fn read_bounded<'a, D: Read>(
     let corrupt = |reason: String| FrameError::Corrupt { reason };
     match read {
         Ok(_) if plain.len() > limit => Err(FrameError::TooLong { limit }),
-        Ok(_) if !rest(decoder).is_empty() => Err(corrupt("something is behind it".to_owned())),
+        Ok(_) if !rest(decoder).is_empty() => {
+            Err(corrupt("there are extra bytes after it".to_owned()))
+        }
         Ok(_) => Ok(plain),
         Err(error) => Err(corrupt(error.to_string())),
     }
@@ -364,7 +366,7 @@ pub fn unpack_part(stored: &[u8], plain_bytes: usize) -> Result<Vec<u8>, FrameEr
     match plain.len() == plain_bytes {
         true => Ok(plain),
         false => Err(FrameError::Corrupt {
-            reason: "a part has not the bytes that it should have".to_owned(),
+            reason: "a part has the wrong length".to_owned(),
         }),
     }
 }

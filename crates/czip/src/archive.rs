@@ -62,10 +62,10 @@ pub(crate) const READS_MAX: u32 = 4;
 #[non_exhaustive]
 pub enum ReadError {
     /// Its source cannot be.
-    #[error("the archive cannot be read: {0}")]
+    #[error("cannot read the archive: {0}")]
     Io(#[from] io::Error),
     /// Threads that would read it cannot be started.
-    #[error("no {threads} threads can be started: {error}; ask for fewer")]
+    #[error("cannot start {threads} threads: {error} (use fewer)")]
     Threads {
         /// How many there were to be.
         threads: u64,
@@ -87,8 +87,8 @@ pub enum ReadError {
     },
     /// A frame's key opens it, and is that of another group, or of somebody who forged the frame.
     #[error(
-        "frame {number} of the {stream} is not of the archive's group: it was forged, or the group \
-         secret is another one"
+        "frame {number} of the {stream} does not belong to the archive's group: it was forged, or the group \
+         secret is wrong"
     )]
     ForeignFrame {
         /// Of which stream.
@@ -98,12 +98,12 @@ pub enum ReadError {
     },
     /// The group secret at hand is not that of the archive.
     #[error(
-        "the group secret is not the archive's: give the one that it was made with, or none, which \
-         is enough to read it"
+        "wrong group secret for this archive (give the secret that it was created with, or none: reading \
+         works without it)"
     )]
     OtherGroupSecret,
     /// A chunk is called what it is not.
-    #[error("chunk {number} of the {stream} does not have the name that its content has")]
+    #[error("the name of chunk {number} of the {stream} does not match its content")]
     Name {
         /// Of which stream.
         stream: Stream,
@@ -111,7 +111,7 @@ pub enum ReadError {
         number: u64,
     },
     /// It is encrypted, and was not unlocked.
-    #[error("the archive is encrypted; an identity of one of its recipients opens it")]
+    #[error("the archive is encrypted (give an identity of one of its recipients)")]
     Locked,
     /// The identities at hand do not open it.
     #[error(transparent)]
@@ -120,7 +120,7 @@ pub enum ReadError {
     #[error("the archive is damaged or hostile: {0}")]
     Weave(#[from] WeaveError),
     /// What was asked for lies beyond the end.
-    #[error("the plain content has {end} bytes; {wanted} is beyond")]
+    #[error("the plain content has only {end} bytes: {wanted} is beyond its end")]
     BeyondEnd {
         /// How many bytes there are.
         end: u64,

@@ -118,38 +118,41 @@ pub enum ExtractError {
         error: io::Error,
     },
     /// A folder is to be where something else is.
-    #[error("{} is in the way: it is no folder, and links are not followed; move it away", .path.display())]
+    #[error("\"{}\" is in the way: it is not a directory, and links are not followed (move it away)", .path.display())]
     NoFolder {
         /// What is there.
         path: PathBuf,
     },
     /// The target is a file.
     #[error(
-        "{} is no folder: what is extracted goes into one, which is made if it is not there", .path.display()
+        "\"{}\" is not a directory (files are extracted to a directory, which is created if it does not exist)",
+        .path.display()
     )]
     TargetNoFolder {
         /// The target.
         path: PathBuf,
     },
     /// Something else is to be where a folder is.
-    #[error("{} is in the way: it is a folder; move it away", .path.display())]
+    #[error("\"{}\" is in the way: it is a directory (move it away)", .path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
     },
     /// Nothing is called so.
-    #[error("the archive has nothing called {path:?}; `list` shows what it has")]
+    #[error("{path:?} not found in the archive (`list` shows its content)")]
     Missing {
         /// What was asked for.
         path: PathBuf,
     },
     /// Its only file has no name.
-    #[error("the archive holds standard input, a file without a name: write it to standard output")]
+    #[error(
+        "the archive holds standard input, a file without a name (write it to standard output)"
+    )]
     Unnamed,
     /// Something cannot have its name, and not all that did could be taken back.
     #[error(
-        "{error}; files and links that were replaced by then, each whole, and stay so, since this file \
-         system cannot take it back: {stay}"
+        "{error}; this file system cannot restore the files and links that were already replaced (each is \
+         complete): {stay}"
     )]
     Partly {
         /// What went wrong.
@@ -158,7 +161,7 @@ pub enum ExtractError {
         stay: u64,
     },
     /// All have their names, and what was to be done then failed.
-    #[error("all is extracted, each file whole, and what was left to do failed: {error}")]
+    #[error("everything is extracted and each file is complete, but a last step failed: {error}")]
     Behind {
         /// How.
         error: Box<Self>,

@@ -46,7 +46,7 @@ pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     let made = builder.recursive(true).mode(0o700).create(folder);
     made.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            io::Error::new(error.kind(), "it is a file, where a folder should be")
+            io::Error::new(error.kind(), "it is a file, not a directory")
         }
         _ => error,
     })
@@ -60,7 +60,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
         let name = path.file_name().and_then(|name| name.to_str());
         if let Some(format) = name.and_then(|name| name.strip_prefix(FORMAT)) {
             let error = format!(
-                "it is a cache of format {format:?}, and this version of refrain uses format 1 (name another \
+                "it is a cache of format {format:?}, but this version of refrain uses format 1 (name another \
                  directory, or remove it)"
             );
             return Err(io::Error::new(io::ErrorKind::Unsupported, error));

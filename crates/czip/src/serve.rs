@@ -93,13 +93,13 @@ pub(crate) enum ServeError {
     #[error("encoding failed: {0}")]
     Encoding(#[from] io::Error),
     /// The origin's answer breaks off.
-    #[error("the origin's answer broke off: {error}")]
+    #[error("the origin's answer was cut off: {error}")]
     Origin {
         /// How.
         error: String,
     },
     /// The server stops.
-    #[error("the server stops")]
+    #[error("the server is stopping")]
     Stopped,
 }
 

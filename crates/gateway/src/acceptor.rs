@@ -125,7 +125,7 @@ impl Acceptor {
                     if displaces {
                         self.displaced.add(format!(
                             "listener {}: too many connections without a request; closed the oldest \
-                             (the last came from {})",
+                             (the newest is from {})",
                             self.address,
                             from.ip()
                         ));

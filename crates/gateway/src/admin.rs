@@ -112,7 +112,7 @@ pub async fn serve_local(listener: UnixListener, gateway: Arc<Gateway>) {
                 });
             }
             Err(error) => {
-                tracing::debug!(%error, "the local socket takes no connection");
+                tracing::debug!(%error, "the local socket cannot accept a connection");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -159,7 +159,7 @@ async fn check_host(State(admin): State<Admin>, request: Request, next: Next) ->
     let Some(named) = named else {
         return (
             StatusCode::BAD_REQUEST,
-            "exactly one Host field is needed\n",
+            "the request must have exactly one Host field\n",
         )
             .into_response();
     };

@@ -65,7 +65,7 @@ impl<P: Program> clap::Args for Options<P> {
             .env("REFRAIN_CONFIG")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("A TOML file of options; flags and the environment win over it");
+            .help("Read options from this TOML file. Flags and environment variables override it.");
         let args = P::ROLE.options().map(|spec| spec.arg(P::ROLE));
         command.arg(config).args(args)
     }

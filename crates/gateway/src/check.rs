@@ -72,7 +72,7 @@ pub async fn check_within(
     loop {
         match check(config, dial).await {
             Err(error) if error.is_absence() && began.elapsed() < patience => {
-                tracing::debug!(%error, "the far end is waited for");
+                tracing::debug!(%error, "waiting for the far end");
                 sleep(RETRY_INTERVAL).await;
             }
             checked => return checked,

@@ -69,7 +69,7 @@ pub use history::{HistoryOptions, parse_folder, parse_realm};
 pub(crate) const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
 /// What is wrong with a name that no peer has.
-const UNKNOWN_PEER: &str = "no peer of this name or key is in --peer-key";
+const UNKNOWN_PEER: &str = "unknown peer: --peer-key does not have this name or key";
 
 /// Finds the peer that a forward names.
 type FindPeer<'a> = &'a dyn Fn(&str) -> Result<Option<PublicKey>, &'static str>;
@@ -100,7 +100,7 @@ config! {
         /// The lanes that a link keeps open: 1 to `lanes_max`.
         pub lanes: u8 = match settings.count(&LANES, 1..=16)? {
             lanes if lanes > lanes_max => {
-                return Err(settings.wrong(&LANES, format!("more than --lanes-max, which is {lanes_max}")));
+                return Err(settings.wrong(&LANES, format!("must not be more than --lanes-max, which is {lanes_max}")));
             }
             lanes => lanes,
         };
@@ -205,12 +205,12 @@ impl Config {
         let idle = match self.history.is_some() {
             _ if self.role == Role::Far => return warnings,
             true if !mode.predicts() => format!(
-                "with --mode {mode} the store is not used: nothing is predicted, and nothing learnt; \
-                 modes auto and receiver use it"
+                "with --mode {mode} the store is not used: nothing is predicted or learnt (modes auto and \
+                 receiver use it)"
             ),
             false if mode == Mode::Receiver => format!(
-                "with --mode {mode} and no --store nothing is predicted: data is only compressed; pass \
-                 --store, or use --mode auto"
+                "with --mode {mode} and no --store nothing is predicted: data is only compressed (pass \
+                 --store, or use --mode auto)"
             ),
             _ => return warnings,
         };
@@ -341,7 +341,7 @@ impl Settings {
 
     fn timeout(&self, spec: &'static OptionSpec) -> Result<Duration, ConfigError> {
         self.one_with(spec, |text| match text.parse()? {
-            TimeSpan(Duration::ZERO) => Err(BoxedError::from("must be more than 0")),
+            TimeSpan(Duration::ZERO) => Err(BoxedError::from("must be greater than zero")),
             TimeSpan(timeout) => Ok(timeout),
         })
     }
@@ -359,14 +359,14 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
         let keys = PeerKeys::load(&[value])?;
         match keys.contains(&own.public()) {
             true => Err(BoxedError::from(
-                "that is this gateway's own key; the other end's is printed by its `refrain keygen`",
+                "that is this gateway's own key (`refrain keygen` at the other end prints its key)",
             )),
             false => Ok(keys.iter().collect::<Vec<_>>()),
         }
     })?;
     let peers = PeerKeys::load(&values).map_err(|error| settings.wrong(&PEER_KEY, error))?;
     match peers.is_empty() {
-        true => Err(settings.wrong(&PEER_KEY, "holds no key, so nobody could connect")),
+        true => Err(settings.wrong(&PEER_KEY, "has no key, so no peer could connect")),
         false => Ok(peers),
     }
 }
@@ -382,7 +382,7 @@ fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, Con
     })?;
     if given.len() != peers.len() {
         let (given, keys) = (given.len(), peers.len());
-        let counts = format!("each --peer has exactly one key, found {keys} for {given}");
+        let counts = format!("each --peer needs exactly one key, found {keys} for {given}");
         return Err(settings.wrong(&PEER_KEY, counts));
     }
     let only = peers.iter().next().filter(|_| peers.len() == 1);
@@ -413,7 +413,7 @@ fn resolve_marker_table(
         Ok::<_, BoxedError>(SampleByteTable::parse(&text)?)
     })?;
     match table.is_some() && marker != MarkerAlgorithm::SampleByte {
-        true => Err(settings.wrong(&MARKER_TABLE, "only `marker = \"samplebyte\"` has a table")),
+        true => Err(settings.wrong(&MARKER_TABLE, "needs --marker samplebyte")),
         false => Ok(table.unwrap_or_default()),
     }
 }
@@ -424,7 +424,10 @@ fn resolve_memory(settings: &Settings) -> Result<ByteSize, ConfigError> {
     let memory = memory.unwrap_or_else(|| ByteSize(quarter()));
     match memory.0 {
         MEMORY_BYTES_MIN.. => Ok(memory),
-        _ => Err(settings.wrong(&MEMORY, "one link with the smallest caches needs 40MiB")),
+        _ => Err(settings.wrong(
+            &MEMORY,
+            "too small: one link with the smallest caches needs 40MiB",
+        )),
     }
 }
 
@@ -438,7 +441,7 @@ fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, Conf
     }
     match settings.is_given(&CACHE) {
         true => {
-            let need = format!("two caches of {cache}, one a direction, need more");
+            let need = format!("two caches of {cache}, one per direction, need more");
             Err(settings.wrong(&CACHE, format!("{need} than the memory of {memory}")))
         }
         false => Ok(ByteSize(memory.0 / 2)),
@@ -447,7 +450,7 @@ fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, Conf
 
 fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
     match text.parse()? {
-        BitRate(0) => Err("must be more than 0".into()),
+        BitRate(0) => Err("must be greater than zero".into()),
         rate => Ok(rate),
     }
 }

@@ -99,7 +99,7 @@ impl Descriptors {
 
     fn refusal(&self) -> Refusal {
         Refusal::by_own_limit(format!(
-            "its connections have all that is theirs of {} open files (ulimit -n, LimitNOFILE)",
+            "its connections use their whole share of {} open files (ulimit -n, LimitNOFILE)",
             self.limit
         ))
     }

@@ -50,7 +50,7 @@ pub(crate) use peer::Peer;
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no link to the peer within {within:?}: {}",
-    reason.as_deref().unwrap_or("no reason is known")
+    reason.as_deref().unwrap_or("the reason is unknown")
 )]
 pub struct NotPaired {
     within: Duration,
@@ -121,7 +121,7 @@ impl Gateway {
             tasks.spawn(Dialer::new(Arc::clone(self), self.peer(dial.key)).run());
         }
         if self.config.role == Role::Far {
-            tracing::info!("allows its peers {}", self.config.allow.describe());
+            tracing::info!("peers may connect to {}", self.config.allow.describe());
             tasks.spawn(Arc::clone(self).sweep());
         }
     }

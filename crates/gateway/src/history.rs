@@ -116,7 +116,7 @@ pub struct NeighbourReport {
 #[non_exhaustive]
 pub enum HistoryError {
     /// The store does not.
-    #[error("the store in {}: {source}", store.display())]
+    #[error("--store: {source}")]
     Store {
         /// Its folder.
         store: PathBuf,
@@ -133,7 +133,7 @@ pub enum HistoryError {
     },
     /// The store is to be its own neighbour.
     #[error(
-        "--store-also {} is the store itself: name those of others alone",
+        "--store-also {} is the store itself (name only stores of others)",
         store.display()
     )]
     OwnNeighbour {
@@ -141,7 +141,7 @@ pub enum HistoryError {
         store: PathBuf,
     },
     /// The thread cannot be made.
-    #[error("no thread for the store: {0}")]
+    #[error("cannot start a thread for the store: {0}")]
     Thread(#[from] std::io::Error),
 }
 
@@ -211,8 +211,8 @@ impl History {
         match opened.recv_timeout(within) {
             Ok(opened) => opened?,
             Err(RecvTimeoutError::Timeout) => shared.tell(format!(
-                "not open after {within:?}, its disk or a neighbour's is slow or hangs; traffic \
-                 goes on without it until it is"
+                "not open after {within:?}: its disk or a neighbour's is slow or hangs (traffic \
+                 continues without it until it is open)"
             )),
             // It panicked, and has said so.
             Err(RecvTimeoutError::Disconnected) => {}
@@ -243,7 +243,9 @@ impl History {
     /// seconds. Blocks.
     pub fn settle(&self) {
         if !self.settle_within(SETTLE_MAX) {
-            tracing::warn!("the store: its disk did not take all that came in {SETTLE_MAX:?}");
+            tracing::warn!(
+                "the store: its disk did not write all received data within {SETTLE_MAX:?}"
+            );
         }
     }
 
@@ -319,7 +321,7 @@ fn keep(
         }
         Err(error) => {
             if let Err(SendError(Err(error))) = tell_opened.send(Err(error)) {
-                shared.tell(format!("{error}; there are no predictions until a restart"));
+                shared.tell(format!("{error}; nothing is predicted until a restart"));
             }
         }
     }
@@ -329,8 +331,8 @@ fn keep(
 fn report_panic(shared: &Shared, thread: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(thread)).is_err() {
         shared.tell(
-            "its thread ended by a bug, please report it: traffic goes on, with no predictions \
-             until a restart"
+            "its thread ended because of a bug (please report it): traffic continues, but nothing \
+             is predicted until a restart"
                 .to_owned(),
         );
     }

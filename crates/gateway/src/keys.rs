@@ -60,7 +60,7 @@ pub enum KeyError {
         source: io::Error,
     },
     /// A file of that name is there already; a key is never overwritten.
-    #[error("{}: exists already, and a key is never written over another file", .0.display())]
+    #[error("{}: already exists (a key never overwrites another file)", .0.display())]
     Exists(PathBuf),
     /// The file is there, and empty: what a program leaves that ran out of disk.
     #[error("{}: is an empty file; remove it, then: refrain keygen {}", .0.display(), .0.display())]
@@ -97,20 +97,23 @@ pub enum KeyError {
     },
     /// A value that is neither a public key nor the name of a file, nor a name and one of these.
     #[error(
-        "'{0}' is neither a public key (44 characters of base64) nor a file, nor NAME=KEY with one of these"
+        "\"{0}\" is neither a public key (44 characters of base64) nor a file, nor NAME=KEY with one of these"
     )]
     NeitherKeyNorFile(String),
     /// A name for a file that does not have one key.
-    #[error("NAME=FILE names one peer: expected one key in '{0}', found {1}")]
+    #[error("NAME=FILE names one peer: expected one key in \"{0}\", found {1}")]
     NotOneKey(String, usize),
     /// A name that no peer can have.
-    #[error("invalid peer name '{}': expected text without control characters that is not a key", .0.escape_default())]
+    #[error(
+        "invalid peer name \"{}\": expected text without control characters that is not a key",
+        .0.escape_default()
+    )]
     BadName(String),
     /// One key under two names, or one name for two keys.
-    #[error("peer '{0}' is named twice, with another key or another name")]
+    #[error("peer \"{0}\" is named twice, with another key or another name")]
     Ambiguous(String),
     /// The operating system's random numbers failed.
-    #[error("the operating system gave no random numbers")]
+    #[error("cannot get random numbers from the operating system")]
     Random,
 }
 

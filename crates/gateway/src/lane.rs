@@ -50,7 +50,7 @@ pub(crate) enum LaneEnd {
     #[error("{0}")]
     Io(io::Error),
     /// Bytes were damaged on the way.
-    #[error("bytes {} were damaged on the way between the two ends", direction(*.0))]
+    #[error("bytes {} were damaged between the two ends", direction(*.0))]
     Damaged(Damage),
     /// The engine gave the lane up.
     #[error("{0}")]

@@ -413,7 +413,7 @@ impl SharedLink {
                 if reason == ResetReason::Misconfirmed {
                     tracing::warn!(
                         peer = %self.label(),
-                        "a confirmation did not hold: its connection is reset, and what it named is forgotten"
+                        "a confirmation was wrong: its connection is reset, and the chunks that it named are forgotten"
                     );
                 }
                 state.change(flow, Standing::Reset(reason));
@@ -430,7 +430,7 @@ impl SharedLink {
             }
             Event::PeerDraining => {
                 self.draining.send_replace(true);
-                tracing::info!(peer = %self.label(), "the peer is shutting down: it takes no new connections");
+                tracing::info!(peer = %self.label(), "the peer is shutting down: it does not accept new connections");
             }
         }
     }
@@ -459,7 +459,7 @@ impl SharedLink {
                 if state.link.offers_heeded() == Some(false) {
                     tracing::warn!(
                         peer = %self.label(),
-                        "the mode of the other side heeds no predictions: the store learns, and \
+                        "the mode of the other end does not use predictions: the store learns, but \
                          nothing is predicted"
                     );
                 }
@@ -468,7 +468,9 @@ impl SharedLink {
             (1.., 0) if state.link.peer_is_draining() => {
                 tracing::debug!(peer = %self.label(), "the link is down: the peer has shut down");
             }
-            (1.., 0) => tracing::info!(peer = %self.label(), "the link is down: it has no lane"),
+            (1.., 0) => {
+                tracing::info!(peer = %self.label(), "the link is down: all its lanes are closed")
+            }
             _ => {}
         }
     }

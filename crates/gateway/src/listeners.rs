@@ -95,7 +95,7 @@ impl Listener {
                 tokio::select! {
                     () = visit.displaced() => {}
                     served = serving => if let Err(error) = served {
-                        tracing::debug!(%error, "a client's connection ended early");
+                        tracing::debug!(%error, "a client's connection failed");
                     }
                 }
             });

@@ -203,166 +203,166 @@ use DefaultValue::{Described, Nothing, Required, Value};
 
 options! {
     LISTEN = OptionSpec::new(FAR, "listen", "[HOST:]PORT", Value("*:7000"),
-        "Takes lanes from peers at this address: a port on all addresses, or an address, with \
-         port 7000 unless it has another. A far end may have several.").repeats();
+        "Accept lanes from peers at this address: a port on all addresses, or an address, with port 7000 \
+         unless it has another. A far end may have several.").repeats();
     PEER = OptionSpec::new(TO_PEER, "peer", "[NAME=]HOST[:PORT]", Required,
-        "The far end to open lanes to, at port 7000 unless another is given. With several, a new \
-         flow goes to the first that is up, unless `route` or its `forward` names one. Then each \
-         needs the NAME of its key in `peer_key`.").repeats();
+        "Open lanes to the far end at this address, at port 7000 unless another is given. With several, a \
+         new flow goes to the first that is up, unless `route` or its `forward` names one. Each then needs \
+         the NAME of its key in `peer_key`.").repeats();
     KEY = OptionSpec::new(ALL, "key", "FILE", Required,
-        "This end's private key, made with `refrain keygen`; only its owner may read the file.");
+        "Read this end's private key from this file. `refrain keygen` makes it. Only its owner may read the \
+         file.");
     PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
-        "A public key that this end accepts, or a file of them: one per line, after its name if \
-         it has one. A near end needs one for each `peer`. NAME is what logs, tables, `peer`, \
-         `route` and `forward` call the peer. A far end reloads them on SIGHUP, for new lanes.").repeats().reloads(FAR);
+        "Accept this public key, or the keys in this file: one per line, after an optional name. A near end \
+         needs one for each `peer`. Logs, tables, `peer`, `route` and `forward` use NAME for the peer. A far \
+         end reloads the keys on SIGHUP, for new lanes.").repeats().reloads(FAR);
     FORWARD = OptionSpec::new(BOTH, "forward", "[HOST:]PORT:TARGET[@PEER]", Nothing,
-        "Listens on a local port or address and opens a flow to the target, a HOST:PORT behind \
-         the peer, for each connection: 8080:intranet:80, or 8080=intranet:80. PEER is a peer's \
-         name or key. A far end with several peers needs it; at a near end, flows then go to no \
-         other peer.").repeats().entrance(Entrance::Forward);
+        "Listen on a local port or address, and open a flow to the target for each connection: \
+         8080:intranet:80, or 8080=intranet:80. The peer connects to the target, a HOST:PORT. PEER is a \
+         peer's name or key. A far end with several peers needs PEER. With PEER, flows of a near end go to \
+         no other peer.").repeats().entrance(Entrance::Forward);
     ROUTE = OptionSpec::new(NEAR, "route", "HOST:PORT@PEER", Nothing,
-        "Flows to these targets go to this peer, by its name or key, and to no other. HOST and \
-         PORT are written as in `allow`, and are compared with the target as the client names it. \
-         Of the peers of several matching rules, the first that is up is used, in the order of the \
-         rules. Reloaded on SIGHUP.").repeats().reloads(NEAR);
+        "Send flows to these targets only to this peer, given by its name or key. HOST and PORT are written \
+         as in `allow`, and are compared with the target as the client names it. If several rules match, the \
+         first of their peers that is up is used, in the order of the rules. Reloaded on SIGHUP.")
+        .repeats().reloads(NEAR);
     SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
-        "Serves SOCKS5, 4 and 4a at this address, on loopback unless a host is given. Names are \
-         resolved at the far end. With `proxy_auth`, only SOCKS5: the others have no password. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
+        "Serve SOCKS5, 4 and 4a at this address, on loopback unless a host is given. The far end resolves \
+         names. With `proxy_auth`, only SOCKS5 is served: the others have no password. Beyond loopback it \
+         needs `proxy_auth`, `clients` or `open_to_all`.")
         .entrance(Entrance::Proxy);
     HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "[HOST:]PORT", Nothing,
-        "Serves as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a \
-         host is given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
+        "Serve as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a host is \
+         given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
         .entrance(Entrance::Proxy);
     PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
-        "Asks clients of `socks5` and `http_proxy` for a user name and password: a user with the \
-         hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines that \
-         only its owner may read. `openssl passwd -6` makes a HASH too. Others on the machine can \
-         see flags: prefer a file. Reloaded on SIGHUP.").repeats().secret().reloads(BOTH);
+        "Ask clients of `socks5` and `http_proxy` for a user name and password. The value is a user with the \
+         hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines. Only its owner may \
+         read the file. `openssl passwd -6` also makes a HASH. Other users of the machine can see flags, so \
+         prefer a file. Reloaded on SIGHUP.").repeats().secret().reloads(BOTH);
     CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
         Described("all that can reach the listener"),
-        "Only clients with these addresses may connect to `socks5`, `http_proxy` and `forward`: an \
-         address, or a range such as 10.0.0.0/8 or fd00::/8. Others are disconnected. Clients on \
-         this machine need an entry too. Reloaded on SIGHUP.").repeats().reloads(BOTH);
+        "Let only clients with these addresses connect to `socks5`, `http_proxy` and `forward`: an address, \
+         or a range such as 10.0.0.0/8 or fd00::/8. Other clients are disconnected. Clients on this machine \
+         need an entry too. Reloaded on SIGHUP.").repeats().reloads(BOTH);
     OPEN_TO_ALL = OptionSpec::new(BOTH, "open_to_all", "", Nothing,
-        "Lets `socks5`, `http_proxy` and `forward` listen beyond loopback without `clients` or \
-         `proxy_auth`: all that can reach them may use the link. Reloaded on SIGHUP.").reloads(BOTH);
+        "Let `socks5`, `http_proxy` and `forward` listen beyond loopback without `clients` or `proxy_auth`. \
+         All that can reach them may then use the link. Reloaded on SIGHUP.").reloads(BOTH);
     ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
-        "What `http_proxy` asks origins for. `identity`: plain content, in which the link finds repeats, and which it \
-         compresses. Upgrades, requests with `Cache-Control: no-transform` and those to `exclude` targets \
-         stay as they are. `keep`: the encodings that the client accepts. Reloaded on SIGHUP.").reloads(NEAR);
+        "Choose the encodings that `http_proxy` asks origins for. `identity`: plain content, in which the \
+         link finds repeats, and which it compresses. Upgrades, requests with `Cache-Control: no-transform` \
+         and those to `exclude` targets are unchanged. `keep`: the encodings that the client accepts. \
+         Reloaded on SIGHUP.").reloads(NEAR);
     ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
-        Described("loopback alone at the far end, nothing at the near end"),
-        "A target that this end may connect to for its peer. HOST is a name, `*.suffix`, `*`, \
-         an address or a range such as 10.0.0.0/8 or [fd00::/8]; PORT a number, a range such as \
-         8000-8099, or `*`. Addresses and ranges are tested on the resolved address; a name \
-         allows whatever it resolves to. Reloaded on SIGHUP.").repeats().reloads(BOTH);
+        Described("loopback only at the far end, nothing at the near end"),
+        "Let this end connect to this target for its peer. HOST is a name, `*.suffix`, `*`, an address, or a \
+         range such as 10.0.0.0/8 or [fd00::/8]. PORT is a number, a range such as 8000-8099, or `*`. \
+         Addresses and ranges are compared with the resolved address. A name allows any address that it \
+         resolves to. Reloaded on SIGHUP.").repeats().reloads(BOTH);
     EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
-        "Flows to these targets are sent as they are: never chunked, cached or logged by \
-         content. At the end that opens a flow a rule covers all of it, at the other end what \
-         comes after the connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats().reloads(BOTH);
+        "Send flows to these targets unchanged: never chunked, cached or logged by content. At the end that \
+         opens a flow, a rule covers the whole flow. At the other end, it covers the data after the \
+         connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats().reloads(BOTH);
     ADMIN = OptionSpec::new(BOTH, "admin", "[HOST:]PORT", Nothing,
-        "Where to serve /healthz, /metrics and what `refrain status` shows, on loopback unless a \
+        "Serve /healthz, /metrics and the data of `refrain status` at this address, on loopback unless a \
          host is given. An address other than loopback needs a token.");
     ADMIN_TOKEN = OptionSpec::new(BOTH, "admin_token", "TOKEN", Nothing,
-        "What a client of the admin page has to present as a bearer token, 16 characters or \
-         more. Others on the machine can see flags: prefer `admin_token_file`.").secret();
+        "Require this bearer token from clients of the admin page. It has 16 characters or more. Other users \
+         of the machine can see flags, so prefer `admin_token_file`.").secret();
     ADMIN_TOKEN_FILE = OptionSpec::new(BOTH, "admin_token_file", "FILE", Nothing,
-        "A file that holds the admin token; only its owner may read it.");
+        "Read the admin token from this file. Only its owner may read the file.");
     ADMIN_HOST = OptionSpec::new(BOTH, "admin_host", "NAME", Nothing,
-        "A name by which clients reach the admin listener. Requests for other names are refused, \
-         except IP addresses and `localhost`, so that no web page can read it through a name of its \
-         own.").repeats();
+        "Let clients reach the admin listener by this name. Requests for other names are refused, except IP \
+         addresses and `localhost`. So no web page can read it through a name of its own.").repeats();
     RATE = OptionSpec::new(BOTH, "rate", "RATE", Nothing,
-        "The most that this end sends on its links, such as 20Mbit; without it, as much as \
-         they take.");
+        "Send at most this much on this end's links, such as 20Mbit. Without it, the rate is unlimited.");
     MODE = OptionSpec::new(BOTH, "mode", "auto|sender|receiver|off", Value("auto"),
-        "Which end finds what repeats; both ends have a say. `auto`: the receiver predicts from \
-         its store what comes next, and matching and zstd take what is left. `sender`: only \
-         matching and zstd. `receiver`: only predictions and zstd; a far end keeps nothing of the data that \
-         it sent, so any of several behind one address serves any near end. \
-         `off`: everything is carried as it is.");
+        "Choose which end finds repeated data. The mode of a link depends on both ends. `auto`: the receiver \
+         predicts the next data from its store, and matching and zstd handle the rest. `sender`: only \
+         matching and zstd. `receiver`: only predictions and zstd. A far end then keeps none of the data \
+         that it sent, so any of several far ends at one address can serve any near end. `off`: all data is \
+         sent unchanged.");
     STORE = OptionSpec::new(NEAR, "store", "DIR", Nothing,
-        "A folder that keeps what this end receives, to predict from when it comes again; made if \
-         it is not there. Without it nothing is predicted.");
+        "Keep received data in this directory, and predict from it when the data is sent again. The \
+         directory is made if it does not exist. Without it, nothing is predicted.");
     STORE_SIZE = OptionSpec::new(NEAR, "store_size", "SIZE", Value("100GB"),
-        "The most that the store takes on disk, from 16MiB. When it is full, the oldest goes that \
-         has not come again.").needs_store();
+        "Use at most this much disk space for the store, from 16MiB. When the store is full, the oldest data \
+         that was not repeated is deleted.").needs_store();
     STORE_ALSO = OptionSpec::new(NEAR, "store_also", "DIR", Nothing,
-        "A store of another near end in the same network, through a shared folder, to predict \
-         from as well: only read, also while its owner writes. Its owner must cut chunks the same \
-         way, and name the same realm.").repeats().needs_store();
+        "Predict also from this store of another near end in the same network, through a shared directory. \
+         It is only read, even while its owner writes. Its owner must cut chunks the same way, and name the \
+         same realm.").repeats().needs_store();
     REALM = OptionSpec::new(NEAR, "realm", "NAME",
         Described("the far end's key"),
-        "The service whose history may answer: predictions never leave it, since they tell the \
-         far end what was received before. Far ends of one service share a name.").needs_store();
+        "Predict only from the history of this service. Predictions never leave a realm, because they show \
+         the far end which data was received before. Far ends of one service share a name.").needs_store();
     PREDICT = OptionSpec::new(NEAR, "predict", "window|aligned", Value("window"),
-        "How to predict: chunks that may come anywhere ahead, or ranges at fixed places as in the \
-         PACK paper, which long round trips make useless.").needs_store();
+        "Choose how to predict. `window`: chunks that may occur anywhere in the next data. `aligned`: ranges \
+         at fixed places as in the PACK paper, which long round trips make useless.").needs_store();
     CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
-        "The average size of the store's chunks: a power of two from 64B to 32KiB. Small ones \
-         find more, and cost more memory and upstream traffic.").needs_store();
+        "Set the average size of the store's chunks: a power of two from 64B to 32KiB. Smaller chunks find \
+         more repeats, but need more memory and upstream traffic.").needs_store();
     CHUNK_MIN = OptionSpec::new(NEAR, "chunk_min", "SIZE", Value("2KiB"),
-        "The smallest chunk, from 48B.").needs_store();
+        "Set the smallest chunk, from 48B.").needs_store();
     CHUNK_MAX = OptionSpec::new(NEAR, "chunk_max", "SIZE", Value("32KiB"),
-        "The largest chunk, up to 64KiB.").needs_store();
+        "Set the largest chunk, up to 64KiB.").needs_store();
     EFFORT = OptionSpec::new(BOTH, "effort", "auto|0..5|max", Value("auto"),
-        "How hard to look for repeats: as the balance of CPU and link suggests, always as hard as possible, or \
-         always as hard as one of the steps below that, of which 0 is the cheapest.");
+        "Set how hard to search for repeats. `auto` follows the balance of CPU and link. `max` always \
+         searches as hard as possible. A number always uses one of the steps below that: 0 is the cheapest.");
     CONGESTION = OptionSpec::new(BOTH, "congestion", "auto|NAME", Value("auto"),
-        "The congestion control of the lanes' connections, by the kernel's name, such as bbr or cubic. `auto` is bbr \
-         where the kernel allows it, since others start slowly again after silence; else the system's own.");
+        "Use this congestion control for the lanes' connections, by the kernel's name, such as bbr or cubic. \
+         `auto` is bbr if the kernel allows it, because others start slowly again after silence. Otherwise \
+         `auto` is the system's default.");
     CACHE = OptionSpec::new(BOTH, "cache", "SIZE", Value("128MiB"),
-        "The cache of one direction of a link, from 1MiB to 4GiB, allocated as it fills. The \
-         default shrinks to half of `memory`.");
+        "Set the size of the cache of one direction of a link, from 1MiB to 4GiB. Memory is allocated as the \
+         cache fills. The default shrinks to half of `memory`.");
     MEMORY = OptionSpec::new(BOTH, "memory", "SIZE",
         Described("a quarter of this machine's or container's memory"),
-        "The bound on the memory of all links together, from 40MiB and at least twice the cache. \
-         With less, a link has fewer lanes and takes fewer flows; the process itself comes on \
-         top, with at most 64MiB.");
+        "Limit the memory of all links together, from 40MiB and at least twice the cache. With less memory, \
+         a link has fewer lanes and accepts fewer flows. The process itself needs up to 64MiB more.");
     LANES = OptionSpec::new(BOTH, "lanes", "COUNT", Value("4"),
-        "The lanes that a link keeps open, 1 to 16.");
+        "Keep this many lanes open per link, 1 to 16.");
     LANES_MAX = OptionSpec::new(BOTH, "lanes_max", "COUNT", Value("16"),
-        "The most lanes that a link may have, 1 to 16.");
+        "Allow at most this many lanes per link, 1 to 16.");
     FLOWS_MAX = OptionSpec::new(BOTH, "flows_max", "COUNT", Value("10000"),
-        "The most connections that a link may have open at once, 1 to 10000. With little `memory`, \
-         there are fewer.");
+        "Allow at most this many open connections per link, 1 to 10000. With little `memory`, there are \
+         fewer.");
     MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
-        "How repeats are found: Max-Match finds the most, Chunk-Match keeps no payload at the \
-         sender.");
+        "Choose how to find repeats. `max` is Max-Match, which finds the most. `chunk` is Chunk-Match, which \
+         keeps no payload at the sender.");
     SECOND_STAGE = OptionSpec::new(BOTH, "second_stage", SecondStage::NAMES, Value("zstd"),
-        "Compresses what this end sends and matching did not replace: `zstd`, or `off`. `off` needs less CPU, for \
-         content that zstd cannot compress.");
+        "Compress the data that this end sends and matching did not replace: `zstd`, or `off`. `off` needs \
+         less CPU, for content that zstd cannot compress.");
     MARKER = OptionSpec::new(BOTH, "marker", MarkerAlgorithm::NAMES, Value("samplebyte"),
-        "How the positions are chosen at which repeats are looked for.");
+        "Choose how to select the positions at which to search for repeats.");
     MARKER_TABLE = OptionSpec::new(BOTH, "marker_table", "FILE",
-        Described("the eight bytes of the paper"),
-        "The byte values that SAMPLEBYTE samples: numbers from 0 to 255, between spaces, commas \
-         or new lines.");
+        Described("the eight bytes of the EndRE paper"),
+        "Read the byte values of SAMPLEBYTE from this file: numbers from 0 to 255, separated by spaces, \
+         commas or new lines.");
     SAMPLING_PERIOD = OptionSpec::new(BOTH, "sampling_period", "BYTES", Value("32"),
-        "One position in this many is looked at: a power of two from 32 to 512. With \
-         `effort = \"auto\"`, the densest that is used.");
+        "Search at one position in this many: a power of two from 32 to 512. With `effort = \"auto\"`, this \
+         is the densest that is used.");
     WINDOW_BYTES = OptionSpec::new(BOTH, "window_bytes", "BYTES", Value("32"),
-        "The shortest repeat that is looked for, 12 to 64.");
+        "Search for repeats of at least this length, 12 to 64.");
     CHUNK_HASH = OptionSpec::new(BOTH, "chunk_hash", "blake3|sha1", Value("blake3"),
-        "What names chunks in Chunk-Match and in the store. SHA-1 is there to reproduce the \
-         papers.");
+        "Choose the hash that names chunks in Chunk-Match and in the store. `sha1` only serves to reproduce \
+         the papers.");
     SIMD = OptionSpec::new(BOTH, "simd", "auto|portable|avx2|avx512|neon", Value("auto"),
-        "The processor's instructions that repeats are looked for with; `auto` takes the fastest \
-         that this machine has.");
+        "Use these SIMD instructions to search for repeats. `auto` uses the fastest that this machine has.");
     CONNECT_TIMEOUT = OptionSpec::new(ALL, "connect_timeout", "TIME", Value("10s"),
-        "How long a connection to a target or to the peer may take to open, each with its \
+        "Wait at most this long for a connection to a target or to the peer to open, each with its \
          handshake. Reloaded on SIGHUP.").reloads(BOTH);
     IDLE_TIMEOUT = OptionSpec::new(BOTH, "idle_timeout", "TIME", Value("1h"),
-        "A flow on which nothing moves for this long is reset. Reloaded on SIGHUP, for new flows.").reloads(BOTH);
+        "Reset a flow that has carried no data for this long. Reloaded on SIGHUP, for new flows.").reloads(BOTH);
     DEAD_AFTER = OptionSpec::new(BOTH, "dead_after", "TIME", Value("4s"),
-        "A peer that is silent for this long is gone: its lanes are dead, and their flows are reset. \
-         A lane that alone is silent is given four times as long.");
+        "Close all lanes to a peer that is silent for this long, and reset their flows. A single silent lane \
+         is closed after four times as long.");
     KEEP_LINK = OptionSpec::new(BOTH, "keep_link", "TIME", Value("1h"),
-        "How long the caches of a link are kept after its last lane is gone. Reloaded on SIGHUP.").reloads(BOTH);
+        "Keep the caches of a link for this long after its last lane is gone. Reloaded on SIGHUP.").reloads(BOTH);
     DRAIN_TIMEOUT = OptionSpec::new(BOTH, "drain_timeout", "TIME", Value("30s"),
-        "How long open flows may go on after SIGTERM.");
+        "Let open flows continue for at most this long after SIGTERM.");
     LOG = OptionSpec::new(ALL, "log", "error|warn|info|debug|trace", Value("info"),
-        "How much is logged, to stderr. No level logs what flows carry.");
+        "Log to stderr at this level. No level logs the content of flows.");
 }
 
 impl Role {

@@ -54,7 +54,7 @@ refusals! {
     /// For a reason that has no code, or a code that this version does not know.
     Other = OTHER, "{end} could not connect";
     /// No `allow` rule of the connecting end covers the target.
-    NotAllowed = NOT_ALLOWED, "no allow rule of {end} covers the target";
+    NotAllowed = NOT_ALLOWED, "denied by the allow rules of {end}";
     /// The target's name did not resolve.
     NameNotResolved = NAME_NOT_RESOLVED, "{end} could not resolve the target's name";
     /// The target answered and refused.
@@ -64,7 +64,7 @@ refusals! {
     /// The target did not answer in time.
     TimedOut = TIMED_OUT, "the target did not answer in time";
     /// The link to the peer is down.
-    LinkDown = LINK_DOWN, "the link to the other side is down";
+    LinkDown = LINK_DOWN, "the link to the other end is down";
     /// One of the gateways is shutting down.
     Draining = DRAINING, "one of the gateways is shutting down";
     /// The target reset the connection.
@@ -72,11 +72,11 @@ refusals! {
     /// The lane that carried the connection was lost, and the link may have others.
     LaneLost = LANE_LOST, "the connection between the gateways was lost; try again";
     /// A prediction of the connection's bytes was confirmed wrongly.
-    Misconfirmed = MISCONFIRMED, "a prediction for the connection did not hold; try again";
+    Misconfirmed = MISCONFIRMED, "a prediction for the connection was wrong; try again";
     /// The target is an address of the connecting gateway itself.
     OwnAddress = OWN_ADDRESS,
-        "the target is an address of the gateway itself; only an allow rule of {end} that names this \
-         host and port permits it";
+        "the target is an address of the gateway itself (only an allow rule of {end} for this host and \
+         port permits it)";
 }
 
 /// A limit that was reached, with its value and the option that sets it.
@@ -165,7 +165,7 @@ impl Limit {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.describe("the other side"))
+        f.write_str(&self.describe("the other end"))
     }
 }
 
@@ -203,23 +203,23 @@ mod tests {
             (own.clone(), own)
         );
         let passed_on = Refusal::from_wire(refusal.wire_code(), &refusal.wire_text());
-        let shown = format!("a limit of the other side was reached: {text}");
+        let shown = format!("a limit of the other end was reached: {text}");
         assert_eq!(passed_on.to_string(), shown);
         let hostile = Refusal::from_wire(refusal::LIMIT, "x\x1b[2J\r\ny");
-        let shown = "a limit of the other side was reached: x?[2J??y";
+        let shown = "a limit of the other end was reached: x?[2J??y";
         assert_eq!(hostile.to_string(), shown);
         let none = Refusal::from_wire(refusal::LIMIT, "");
-        assert_eq!(none.to_string(), "a limit of the other side was reached");
+        assert_eq!(none.to_string(), "a limit of the other end was reached");
     }
 
     #[test]
     fn only_the_end_that_asked_speaks_of_the_other_side() {
         let refusal = Refusal::NotAllowed;
-        let shown = "no allow rule of the other side covers the target";
+        let shown = "denied by the allow rules of the other end";
         assert_eq!(refusal.to_string(), shown);
         assert_eq!(
             refusal.in_own_words(),
-            shown.replace("the other side", "this end")
+            shown.replace("the other end", "this end")
         );
     }
 

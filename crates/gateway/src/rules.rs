@@ -74,10 +74,10 @@ impl AllowRules {
     /// What is allowed, for the log and `status`.
     pub fn describe(&self) -> String {
         if *self == AllowRules::loopback() {
-            return "loopback alone (127.0.0.0/8 and ::1); name more with allow".into();
+            return "loopback only (127.0.0.0/8 and ::1; for more: --allow)".into();
         }
         if self.rules.is_empty() {
-            return "nothing; name targets with allow".into();
+            return "nothing (add targets with --allow)".into();
         }
         describe(&self.rules)
     }
@@ -155,16 +155,16 @@ pub enum RuleError {
     #[error(transparent)]
     Target(#[from] TargetError),
     /// Neither a number, nor a range `a-b`, nor `*`.
-    #[error("the port is not a number from 1 to 65535, a range such as 8000-8099, or *")]
+    #[error("the port must be a number from 1 to 65535, a range such as 8000-8099, or *")]
     BadPorts,
     /// Something with a slash that is no CIDR range.
     #[error("not an address or a range of addresses, such as 10.0.0.0/8 or [fd00::/8]")]
     BadNet,
     /// A CIDR range with bits set behind its prefix: probably not what its author meant.
-    #[error("has bits set behind its prefix; did you mean {0}?")]
+    #[error("has bits set after its prefix; did you mean {0}?")]
     HostBits(IpNet),
     /// A `*` elsewhere than alone or as `*.suffix`.
-    #[error("a * stands alone or as *.suffix")]
+    #[error("a * must be the whole host, or the start of *.suffix")]
     BadWildcard,
 }
 
@@ -355,7 +355,7 @@ mod tests {
                 "{address}"
             );
         }
-        assert!(default.describe().contains("loopback alone"));
+        assert!(default.describe().contains("loopback only"));
     }
 
     #[test]

@@ -389,7 +389,7 @@ impl fmt::Display for Place {
             }
         }
         match &self.text {
-            Some(text) => write!(f, " '{text}'"),
+            Some(text) => write!(f, " \"{text}\""),
             None => Ok(()),
         }
     }
@@ -398,7 +398,7 @@ impl fmt::Display for Place {
 /// Reads a small text file that a user named.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     const BYTES_MAX: u64 = 1 << 20;
-    let too_large = "larger than 1 MiB: not a configuration file";
+    let too_large = "too large (limit 1 MiB)";
     text_file::read(File::open(path)?, BYTES_MAX, too_large)
 }
 
@@ -406,11 +406,11 @@ fn find_key(key: &str, role: Role) -> Result<&'static OptionSpec, String> {
     let known = OPTIONS.iter().find(|spec| spec.key == key).copied();
     match known {
         Some(spec) if role.options().any(|own| own == spec) => Ok(spec),
-        Some(_) => Err(format!("'{key}' is an option of the other end")),
+        Some(_) => Err(format!("\"{key}\" is an option of the other end")),
         None => {
             let shown: String = key.chars().take(TEXT_CHARS_SHOWN).collect();
             let nearest = hint(&nearest_key(key, role));
-            Err(format!("unknown key '{shown}'{nearest}"))
+            Err(format!("unknown key \"{shown}\"{nearest}"))
         }
     }
 }
@@ -435,7 +435,7 @@ fn missing_in_words(required: &[&OptionSpec], one_of: &[&OptionSpec]) -> String 
 
 fn hint(nearest: &Option<impl fmt::Display>) -> String {
     match nearest {
-        Some(key) => format!("; did you mean '{key}'?"),
+        Some(key) => format!("; did you mean \"{key}\"?"),
         None => String::new(),
     }
 }

@@ -36,7 +36,9 @@ pub enum Congestion {
 impl fmt::Display for Congestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Auto => f.write_str("bbr if the kernel allows it, else the system's own"),
+            Self::Auto => {
+                f.write_str("bbr if the kernel allows it, otherwise the system's default")
+            }
             Self::Named(name) => f.write_str(name),
         }
     }
@@ -47,7 +49,7 @@ impl fmt::Display for Congestion {
 pub enum CongestionError {
     /// The kernel has none with this name, or only for administrators.
     #[error(
-        "the kernel refuses it ({source}); /proc/sys/net/ipv4/tcp_allowed_congestion_control lists those that it allows"
+        "the kernel refuses it: {source} (/proc/sys/net/ipv4/tcp_allowed_congestion_control lists the allowed ones)"
     )]
     Refused {
         /// As the system says it.

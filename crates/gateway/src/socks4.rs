@@ -28,10 +28,10 @@ pub enum Socks4Error {
     #[error("not SOCKS4 (its first byte is {0})")]
     Version(u8),
     /// The client has to sign in, and cannot.
-    #[error("SOCKS4 has no password, which --proxy-auth asks for: use socks5:// or socks5h://")]
+    #[error("SOCKS4 has no passwords, but --proxy-auth requires one: use socks5:// or socks5h://")]
     NoPassword,
     /// BIND, or a command that SOCKS4 does not have.
-    #[error("SOCKS4 command {0}; only CONNECT (1) is served")]
+    #[error("unsupported SOCKS4 command {0}: only CONNECT (1) is served")]
     Command(u8),
     /// A user id or a name without an end.
     #[error("malformed SOCKS4 request: its {0} is longer than {TEXT_BYTES_MAX} bytes")]

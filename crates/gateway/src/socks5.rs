@@ -40,19 +40,19 @@ pub enum Socks5Error {
     #[error("not SOCKS (its first byte is {0}): use socks5:// or socks5h://")]
     Version(u8),
     /// The client insists on authentication.
-    #[error("the client offers no SOCKS5 method without authentication")]
+    #[error("the client does not offer SOCKS5 without authentication")]
     NoMethod,
     /// The client cannot sign in, and has to.
-    #[error("the client offers no user name and password, which --proxy-auth asks for")]
+    #[error("the client does not offer a user name and password, but --proxy-auth requires them")]
     NoPassword,
     /// A wrong user name or password, or a malformed message with them.
     #[error("wrong user name or password")]
     Login,
     /// BIND, UDP ASSOCIATE, or a command that SOCKS5 does not have.
-    #[error("SOCKS5 command {0}; only CONNECT (1) is served")]
+    #[error("unsupported SOCKS5 command {0}: only CONNECT (1) is served")]
     Command(u8),
     /// A kind of address that SOCKS5 does not have.
-    #[error("SOCKS5 address type {0} is unknown")]
+    #[error("unknown SOCKS5 address type {0}")]
     AddressType(u8),
     /// A part of the request that cannot be.
     #[error("malformed SOCKS5 request: {0}")]

@@ -57,10 +57,10 @@ pub enum TargetError {
     )]
     NoPort,
     /// The port is not a number from 1 to 65535.
-    #[error("the port is not a number from 1 to 65535")]
+    #[error("the port must be a number from 1 to 65535")]
     BadPort,
     /// Brackets around something else than an IPv6 address, or an IPv6 address without them.
-    #[error("an IPv6 address is written in brackets, as in [::1]:80")]
+    #[error("an IPv6 address must be in brackets, as in [::1]:80")]
     BadIpv6,
     /// A URL where a host and a port belong.
     #[error("a URL: write only its host and port, as in git.example.org:80")]

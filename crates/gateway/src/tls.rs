@@ -79,7 +79,7 @@ pub enum TlsError {
         peer: SocketAddr,
     },
     /// The peer speaks TLS, but not TLS 1.3 with raw public keys and refrain's protocol name.
-    #[error("the peer at {peer} speaks TLS, but is no refrain gateway ({reason})")]
+    #[error("the peer at {peer} speaks TLS, but is not a refrain gateway ({reason})")]
     Incompatible {
         /// The peer's address.
         peer: SocketAddr,
@@ -87,9 +87,7 @@ pub enum TlsError {
         reason: rustls::Error,
     },
     /// Bytes of the handshake were damaged on the way; in which direction, neither end can tell.
-    #[error(
-        "bytes were damaged on the way between this end and the peer at {peer}, in the TLS handshake"
-    )]
+    #[error("bytes were damaged between this end and the peer at {peer}, in the TLS handshake")]
     Damaged {
         /// The peer's address.
         peer: SocketAddr,

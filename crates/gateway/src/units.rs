@@ -36,7 +36,7 @@ pub enum UnitError {
         example: &'static str,
     },
     /// A unit that this quantity does not have.
-    #[error("an unknown unit; expected one of {known}")]
+    #[error("unknown unit (expected one of {known})")]
     UnknownUnit {
         /// The units that would do.
         known: &'static str,

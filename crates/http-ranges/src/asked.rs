@@ -19,7 +19,7 @@ impl fmt::Display for Asked {
         match self {
             Self::Bytes(range) => write!(f, "bytes={}-{}", range.start, range.end - 1),
             Self::First(bytes) => write!(f, "bytes=0-{}", bytes - 1),
-            Self::All => write!(f, "all of it"),
+            Self::All => write!(f, "the whole file"),
         }
     }
 }

@@ -153,7 +153,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("429, and to come again in 3600s"),
+                .contains("429, and wants the next request in 3600s"),
             "{error}"
         );
     }

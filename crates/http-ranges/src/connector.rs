@@ -231,7 +231,7 @@ async fn address_for(proxy: &Proxy, url: &Url) -> Result<Option<IpAddr>, Connect
     match found.find(takes) {
         Some(address) => Ok(Some(address)),
         None => Err(ConnectionError::NotFound {
-            why: "it has no address of the kind that the proxy takes".to_owned(),
+            why: "it has no address of a kind that the proxy accepts".to_owned(),
         }),
     }
 }

@@ -9,7 +9,7 @@ use super::http1::HEAD_BYTES_MAX;
 #[non_exhaustive]
 pub enum RemoteError {
     /// There is no such place.
-    #[error("{url:?} is no address of a remote file: {problem}")]
+    #[error("invalid URL {url:?}: {problem}")]
     Url {
         /// As it was given.
         url: String,
@@ -17,7 +17,7 @@ pub enum RemoteError {
         problem: UrlProblem,
     },
     /// A header that was to be sent cannot be.
-    #[error("header {name:?} cannot be sent: its name or value has characters that no header has")]
+    #[error("cannot send header {name:?}: its name or value has invalid characters")]
     Header {
         /// Its name. Its value may be secret.
         name: String,
@@ -37,7 +37,7 @@ pub enum RemoteError {
         problem: ProxyProblem,
     },
     /// Certificates to trust could not be read.
-    #[error("cannot read the certificates to trust from {}: {source}", path.display())]
+    #[error("cannot read the trusted certificates from \"{}\": {source}", path.display())]
     Roots {
         /// Where they should be.
         path: PathBuf,
@@ -46,16 +46,16 @@ pub enum RemoteError {
     },
     /// There is no certificate to trust.
     #[error(
-        "no certificates to trust were found{}: install the system's (ca-certificates), \
+        "no trusted certificates were found{}: install the system's (ca-certificates), \
          or name a file in SSL_CERT_FILE",
-        path.as_ref().map(|path| format!(" in {}", path.display())).unwrap_or_default()
+        path.as_ref().map(|path| format!(" in \"{}\"", path.display())).unwrap_or_default()
     )]
     NoRoots {
         /// The file, if one was named.
         path: Option<PathBuf>,
     },
     /// The server sends us elsewhere, and we do not go.
-    #[error("{url} redirects, and {problem}")]
+    #[error("cannot follow the redirect of {url}: {problem}")]
     Redirect {
         /// Who said it.
         url: String,
@@ -71,7 +71,9 @@ pub enum RemoteError {
         source: Box<ConnectionError>,
     },
     /// A body ended early.
-    #[error("{url}: the body ended at byte {at} of the file, {missing} bytes early")]
+    #[error(
+        "{url}: the body is truncated: it ended at byte {at} of the file, {missing} bytes are missing"
+    )]
     Truncated {
         /// What was asked for.
         url: String,
@@ -81,7 +83,7 @@ pub enum RemoteError {
         missing: u64,
     },
     /// A body came so slowly that it is better had elsewhere.
-    #[error("{url}: {bytes} bytes came in {taken:.0?}: too slow to wait for")]
+    #[error("{url}: too slow: {bytes} bytes in {taken:.0?}")]
     Slow {
         /// What was asked for.
         url: String,
@@ -91,7 +93,7 @@ pub enum RemoteError {
         taken: Duration,
     },
     /// A body is longer than what was asked for can be.
-    #[error("{url}: its answer is longer than {bytes_max} bytes")]
+    #[error("{url}: its answer is too long (limit {bytes_max} bytes)")]
     TooLong {
         /// What was asked for.
         url: String,
@@ -101,7 +103,7 @@ pub enum RemoteError {
     /// The server refuses.
     #[error(
         "{url} answers with status {status}{}",
-        retry_after.map(|after| format!(", and to come again in {after:?}")).unwrap_or_default()
+        retry_after.map(|after| format!(", and wants the next request in {after:?}")).unwrap_or_default()
     )]
     Status {
         /// What was asked for.
@@ -112,7 +114,7 @@ pub enum RemoteError {
         retry_after: Option<Duration>,
     },
     /// Where we were redirected to, the file is no longer.
-    #[error("{url}, to which we were redirected, now answers with status {status}")]
+    #[error("{url}, the target of a redirect, now answers with status {status}")]
     RedirectExpired {
         /// Where we were redirected to.
         url: String,
@@ -120,7 +122,7 @@ pub enum RemoteError {
         status: u16,
     },
     /// The server says something about ranges that cannot be.
-    #[error("{url} was asked for {asked}, and {lie}")]
+    #[error("{url} was asked for {asked}, but {lie}")]
     Lie {
         /// What was asked for.
         url: String,
@@ -130,7 +132,7 @@ pub enum RemoteError {
         lie: Lie,
     },
     /// The server encodes the file on its way, although asked not to: offsets mean nothing then.
-    #[error("{url} sends the file encoded with {encoding:?}, although asked not to")]
+    #[error("{url} sends the file encoded with {encoding:?}, although the request forbids this")]
     Encoded {
         /// What was asked for.
         url: String,
@@ -138,7 +140,7 @@ pub enum RemoteError {
         encoding: String,
     },
     /// The file is no longer what it was when it was opened.
-    #[error("{url} changed while it was read: its {what} was {was}, and is {is}")]
+    #[error("{url} changed while it was read: its {what} was {was}, and is now {is}")]
     Changed {
         /// The file.
         url: String,
@@ -150,13 +152,13 @@ pub enum RemoteError {
         is: String,
     },
     /// What answers say of the file is another thing each time.
-    #[error("{url} has another ETag or Last-Modified with each answer")]
+    #[error("each answer of {url} has another ETag or Last-Modified")]
     Unsteady {
         /// The file.
         url: String,
     },
     /// Bytes were asked for that the file does not have.
-    #[error("{url} has {len} bytes: there are no bytes {} to {}", range.start, range.end)]
+    #[error("{url} has only {len} bytes: bytes {} to {} do not exist", range.start, range.end)]
     BeyondEnd {
         /// The file.
         url: String,
@@ -166,7 +168,7 @@ pub enum RemoteError {
         len: u64,
     },
     /// It went wrong too often in a row.
-    #[error("{source}; given up after {attempts} attempts")]
+    #[error("{source} (gave up after {attempts} attempts)")]
     GaveUp {
         /// How often it was tried.
         attempts: u32,
@@ -195,10 +197,10 @@ pub enum UrlProblem {
         scheme: String,
     },
     /// It names a user.
-    #[error("it has a name or a password, which are not sent: give a header instead")]
+    #[error("it has a user name or a password, which are not sent (give a header instead)")]
     UserInfo,
     /// It has a query, and others are to be made of it.
-    #[error("it has a query, behind a `?`: other addresses are made of it, by adding to its path")]
+    #[error("it has a query, after a `?`: other URLs are made from it, by adding to its path")]
     Query,
     /// It is not written as an address is.
     #[error("{0}")]
@@ -224,10 +226,10 @@ pub enum VersionField {
 #[non_exhaustive]
 pub enum RedirectProblem {
     /// It does not say where.
-    #[error("does not say where to")]
+    #[error("it has no Location")]
     NoLocation,
     /// It says where, but not by an address.
-    #[error("{location:?} is no address: {problem}")]
+    #[error("invalid Location {location:?}: {problem}")]
     Location {
         /// What it says.
         location: String,
@@ -241,7 +243,7 @@ pub enum RedirectProblem {
         to: String,
     },
     /// There is no end of it.
-    #[error("that was one redirect more than the {max} that are allowed")]
+    #[error("too many redirects (limit {max})")]
     TooMany {
         /// How many are allowed.
         max: u32,
@@ -253,13 +255,13 @@ pub enum RedirectProblem {
 #[non_exhaustive]
 pub enum Lie {
     /// 206 without a `Content-Range`.
-    #[error("sent part of the file without saying which (Content-Type: {content_type:?})")]
+    #[error("sent part of the file without a Content-Range (Content-Type: {content_type:?})")]
     NoContentRange {
         /// `multipart/byteranges` for example.
         content_type: String,
     },
     /// A `Content-Range` that is none.
-    #[error("named what it sends {said:?}")]
+    #[error("sent an invalid Content-Range {said:?}")]
     Malformed {
         /// What it says.
         said: String,
@@ -271,7 +273,7 @@ pub enum Lie {
         said: String,
     },
     /// A `Content-Length` that is not that of the range.
-    #[error("named a range of {expected} bytes, but a Content-Length of {said}")]
+    #[error("sent a range of {expected} bytes with a Content-Length of {said}")]
     ContentLength {
         /// What it says.
         said: u64,
@@ -279,13 +281,13 @@ pub enum Lie {
         expected: u64,
     },
     /// More bytes than the range has.
-    #[error("sent more than the {expected} bytes of it")]
+    #[error("sent more than its {expected} bytes")]
     TooMany {
         /// What the range has.
         expected: u64,
     },
     /// 206 where all was asked for.
-    #[error("sent part of it")]
+    #[error("sent only part of it")]
     PartOfAll,
 }
 
@@ -303,7 +305,7 @@ pub enum ConnectionError {
     #[error("it could not be reached in time")]
     TooLate,
     /// The server sent nothing for too long.
-    #[error("nothing came for too long")]
+    #[error("no data was received for too long")]
     Silence,
     /// The proxy does not connect us to the server.
     #[error("the proxy {proxy} failed: {why}")]
@@ -320,11 +322,11 @@ pub enum ConnectionError {
         status: u16,
     },
     /// TLS is needed, and certificates to trust were not read.
-    #[error("no certificates to trust were read")]
+    #[error("no trusted certificates were read")]
     NoCertificates,
     /// The answer has longer fields than any answer should have, or more than
     /// [`fields_max`](super::RemoteOptions::fields_max).
-    #[error("the head of its answer is larger than {} KiB or has too many fields", HEAD_BYTES_MAX >> 10)]
+    #[error("the head of its answer is too large (limit {} KiB) or has too many fields", HEAD_BYTES_MAX >> 10)]
     HeadTooLarge,
     /// The answer is not one.
     #[error("it does not speak HTTP: {why}")]
@@ -336,7 +338,7 @@ pub enum ConnectionError {
     #[error("it ended the connection before its answer was complete")]
     EndedEarly,
     /// The connection was broken from here.
-    #[error("the connection was closed here")]
+    #[error("this end closed the connection")]
     Closed,
     /// The connection could not be made, or broke.
     #[error("{why}")]
@@ -442,7 +444,7 @@ pub enum ProxyProblem {
     #[error("it is not an address such as http://host:port")]
     Address,
     /// It has a user, of whom it would not be told.
-    #[error("SOCKS4 takes no user here")]
+    #[error("a SOCKS4 proxy cannot have a user here")]
     User,
 }
 

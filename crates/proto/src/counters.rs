@@ -64,15 +64,15 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What a link counts.
+    /// The counters of a link.
     pub struct LinkCounters {
-        /// What this end sent.
+        /// Data that this end sent.
         sent: DirectionCounters,
-        /// What this end received.
+        /// Data that this end received.
         received: DirectionCounters,
-        /// What happened.
+        /// Events.
         events: EventCounters,
-        /// What this end's sending waited for.
+        /// Waits of this end's sending.
         waits: WaitCounters,
     }
 
@@ -83,7 +83,7 @@ counters! {
         /// Bytes of the lanes' TCP connections, TLS included.
         /// In an engine, the bytes inside of their encryption.
         link_bytes: u64 = "refrain_link_bytes_total",
-        /// What predictions did, as this end counts it.
+        /// Predictions, as this end counts them.
         predictions: PredictionCounters,
     }
 
@@ -97,9 +97,9 @@ counters! {
     pub struct LayerCounters {
         /// Plain bytes of applications.
         app_bytes: u64 = "refrain_app_bytes_total",
-        /// Plain bytes that confirmed predictions stood for.
+        /// Plain bytes that confirmed predictions replaced.
         confirmed_bytes: u64 = "refrain_prediction_saved_bytes_total",
-        /// Bytes that tokens stand for.
+        /// Bytes that tokens replace.
         region_bytes: u64,
         /// Tokens and literals, before zstd.
         stream_bytes: u64,
@@ -113,7 +113,7 @@ counters! {
         bypassed_blocks: u64 = "refrain_bypassed_blocks_total",
     }
 
-    /// What predictions did on one direction of a flow, or of all, as one of its ends counts it.
+    /// Predictions on one direction of a flow, or of all flows, as one end counts them.
     pub struct PredictionCounters {
         /// Offers made, or taken.
         offers: u64,
@@ -128,7 +128,7 @@ counters! {
         /// Plain bytes of right predictions that came too late, at the receiver.
         /// Counted when the offer can no longer be confirmed.
         overtaken_bytes: u64 = "refrain_predictions_overtaken_bytes_total",
-        /// Plain bytes of predictions that came to nothing, at the receiver.
+        /// Plain bytes of predictions that were not used, at the receiver.
         wasted_bytes: u64 = "refrain_predictions_wasted_bytes_total",
         /// Bytes that the sender hashed for right predictions.
         hashed_true_bytes: u64 = "refrain_predictions_hashed_true_bytes_total",
@@ -136,19 +136,19 @@ counters! {
         hashed_false_bytes: u64 = "refrain_predictions_hashed_false_bytes_total",
     }
 
-    /// What was carried both ways, as one end counts it.
+    /// Data carried both ways, as one end counts it.
     pub struct Carried {
-        /// What this end sent.
+        /// Data that this end sent.
         sent: CarriedBytes,
-        /// What this end received.
+        /// Data that this end received.
         received: CarriedBytes,
     }
 
-    /// What was carried in one direction.
+    /// Data carried in one direction.
     pub struct CarriedBytes {
         /// Plain bytes of applications.
         app_bytes: u64,
-        /// Bytes of their frames on the link, inside of its encryption.
+        /// Bytes of their frames on the link, before encryption.
         link_bytes: u64,
     }
 
@@ -164,19 +164,19 @@ counters! {
         processor_us: u64,
     }
 
-    /// What happened to a link's lanes, flows and predictions.
+    /// Events of a link's lanes, flows and predictions.
     pub struct EventCounters {
-        /// Lanes that came up and died.
+        /// Lanes that came up and were lost.
         lanes_lost: u64 = "refrain_lanes_lost_total",
         /// Flows that were opened, by either end.
         flows_opened: u64 = "refrain_flows_opened_total",
         /// Flows that ended with a reset.
         flows_reset: u64 = "refrain_flows_reset_total",
-        /// Holes that the log of what this end sends ever had.
+        /// Holes that were made in the log of the data that this end sends.
         holes_made: u64 = "refrain_holes_made_total",
-        /// Chunks of what came that the store was too slow for.
+        /// Received chunks that the store was too slow to learn.
         unlearnt_chunks: u64 = "refrain_chunks_not_learnt_total",
-        /// Confirmations that did not hold; each reset its flow.
+        /// Wrong confirmations. Each reset its flow.
         misconfirmed: u64 = "refrain_confirmations_refused_total",
         /// How often this end took over to drive a flow that it sends on.
         flows_driven: u64 = "refrain_flows_driven_by_sender_total",

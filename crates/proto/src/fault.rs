@@ -31,7 +31,7 @@ pub enum LaneFault {
     #[error("the peer closed the lane")]
     ClosedByPeer,
     /// It reached another gateway than the link's other lanes.
-    #[error("another gateway answered than on the link's other lanes")]
+    #[error("the lane reached another gateway than the link's other lanes")]
     OtherGateway,
     /// Its hello could not be read.
     #[error("{0}")]
@@ -80,7 +80,7 @@ pub enum CacheViolation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{self:?}")]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "a name says all there is")]
+#[expect(missing_docs, reason = "the names are enough")]
 pub enum Violation {
     AcknowledgedUnsentBlock,
     AnswersNotRead,

@@ -182,13 +182,13 @@ pub struct LaneList<'a>(&'a [u8]);
 #[non_exhaustive]
 pub enum FrameError {
     /// A type that this version does not know.
-    #[error("a frame of unknown type {0}")]
+    #[error("unknown frame type {0}")]
     UnknownType(u8),
     /// A length beyond the limits.
-    #[error("a frame of {0} bytes, more than this version sends")]
+    #[error("frame too large: {0} bytes, more than this version sends")]
     TooLong(u64),
     /// A body that is cut short, too long, or holds a value out of its bounds.
-    #[error("a malformed frame of type {0}")]
+    #[error("malformed frame of type {0}")]
     Malformed(u8),
 }
 

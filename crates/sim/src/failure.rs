@@ -19,8 +19,8 @@ pub enum Failure {
     },
     /// An application saw a flow end without an error, before its last byte (P1).
     #[error(
-        "flow {flow:?} ended without an error after {delivered} bytes from the {from} end, of \
-         {written} written ones"
+        "flow {flow:?} ended without an error after {delivered} bytes from the {from} end, which \
+         wrote {written}"
     )]
     CutShort {
         /// The flow.
@@ -75,7 +75,7 @@ pub enum Failure {
         to: u64,
     },
     /// Faults had stopped, and still something waited for ever.
-    #[error("nothing went on any more: {0}")]
+    #[error("the run is stuck: {0}")]
     Stuck(String),
     /// The engine asked to be called again and again, and time stood still.
     #[error("time stands still: {0}")]
@@ -87,7 +87,7 @@ pub enum Failure {
 
 /// A failed run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("seed {seed} failed after {:.3} s: {failure}; replay: refrain-sim --seed {seed} --trace", at.0.as_secs_f64())]
+#[error("seed {seed} failed after {:.3} s: {failure} (replay: refrain-sim --seed {seed} --trace)", at.0.as_secs_f64())]
 pub struct FailedRun {
     /// The run's seed.
     pub seed: u64,

@@ -10,27 +10,27 @@ use clap::Parser;
 use refrain_proto::planted::Bug;
 use refrain_sim::{Kind, Kinds, Suite, run_many, run_seed};
 
-/// Runs both ends of a link under a virtual clock, with everything between them breaking
+/// Run both ends of a link under a virtual clock, with faults of all kinds between them
 #[derive(Parser)]
 #[command(version)]
 struct Options {
-    /// How many seeds to run
+    /// Run this many seeds
     #[arg(long, default_value_t = 10_000, conflicts_with = "seed")]
     seeds: u64,
-    /// The first of them
+    /// Begin with this seed
     #[arg(long, default_value_t = 0, conflicts_with = "seed")]
     from: u64,
-    /// Run this seed alone
+    /// Run only this seed
     #[arg(long)]
     seed: Option<u64>,
-    /// Print each step of it to stderr
+    /// Print each step of the run to stderr
     #[arg(long, requires = "seed")]
     trace: bool,
     /// Plant this bug: refer-across-lanes, no-settlement, early-holes, credit-leak or early-release
     #[cfg(feature = "planted")]
     #[arg(long)]
     plant: Option<Bug>,
-    /// Threads
+    /// Use this many threads
     #[arg(long, default_value_t = 2)]
     threads: usize,
     /// Print the result as one JSON object

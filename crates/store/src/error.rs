@@ -11,7 +11,7 @@ use crate::{Chunking, layout::FORMAT_VERSION};
 #[non_exhaustive]
 pub enum StoreError {
     /// The disk failed.
-    #[error("cannot {doing} {}: {source}", path.display())]
+    #[error("cannot {doing} \"{}\": {source}", path.display())]
     Io {
         /// What was being done, such as `read`.
         doing: &'static str,
@@ -22,7 +22,7 @@ pub enum StoreError {
     },
     /// Another process owns the store.
     #[error(
-        "the store {} is in use{}; stop that one first; a near end may read it with --store-also",
+        "cannot open store \"{}\": it is in use{} (stop it first; a near end can read the store with --store-also)",
         path.display(),
         owner.map_or_else(|| " by another process".to_owned(), |pid| format!(" by process {pid}"))
     )]
@@ -34,8 +34,8 @@ pub enum StoreError {
     },
     /// The folder went away, or another took its place, while the store was open.
     #[error(
-        "the store {} was removed or replaced while it was open: nothing more is kept; restart to \
-         begin anew",
+        "\"{}\" was removed or replaced while it was open: new data is not stored (restart to begin a new \
+         store)",
         path.display()
     )]
     Gone {
@@ -44,7 +44,7 @@ pub enum StoreError {
     },
     /// The folder holds something else.
     #[error(
-        "{} is not empty and holds no store: name a new or an empty folder",
+        "\"{}\" is not a store, and not empty (name a new or an empty directory)",
         path.display()
     )]
     NotAStore {
@@ -52,15 +52,15 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The folder holds no store, and none was to be made.
-    #[error("{} holds no store", path.display())]
+    #[error("\"{}\" does not contain a store", path.display())]
     NoStore {
         /// The folder.
         path: PathBuf,
     },
     /// Another version of refrain wrote the store.
     #[error(
-        "the store {} has format {found}, this program reads {ours}: use the refrain that wrote \
-         it, or move the folder away to start afresh",
+        "store \"{}\" has format {found}, but this program reads {ours} (use the refrain that wrote it, or \
+         move the directory away to start again)",
         path.display(),
         ours = FORMAT_VERSION
     )]
@@ -72,7 +72,7 @@ pub enum StoreError {
     },
     /// The file `format` is damaged.
     #[error(
-        "{} is damaged ({what}): restore it, or move the store away to start afresh",
+        "\"{}\" is damaged: {what} (restore it, or move the store away to start again)",
         path.display()
     )]
     DamagedFormat {
@@ -83,8 +83,8 @@ pub enum StoreError {
     },
     /// The store was cut into chunks in another way, so that no new chunk would meet an old one.
     #[error(
-        "the chunks of store {} are cut otherwise: it has {stored}, asked is {asked}; give it the \
-         options that it has, or name another folder",
+        "store \"{}\" was made with {stored}, not with {asked} (pass its own options, or name another \
+         directory)",
         path.display()
     )]
     OtherChunking {
@@ -96,7 +96,7 @@ pub enum StoreError {
         asked: Chunking,
     },
     /// A bound on disk in which not even a few segments fit.
-    #[error("a store of {size_bytes} bytes is too small: {needed_bytes} are needed at least")]
+    #[error("a store of {size_bytes} bytes is too small (minimum {needed_bytes})")]
     TooSmall {
         /// The bound that was asked for.
         size_bytes: u64,
@@ -104,7 +104,7 @@ pub enum StoreError {
         needed_bytes: u64,
     },
     /// A chunk that is empty, or longer than the store takes.
-    #[error("a chunk of {bytes} bytes: 1 to {bytes_max} can be stored")]
+    #[error("a chunk of {bytes} bytes cannot be stored: it must have 1 to {bytes_max}")]
     ChunkLength {
         /// Its length.
         bytes: usize,
@@ -112,22 +112,22 @@ pub enum StoreError {
         bytes_max: usize,
     },
     /// A recipe that was never begun, or has ended.
-    #[error("no such recipe is being written")]
+    #[error("unknown recipe: it was not begun, or it has ended")]
     UnknownRecipe,
     /// More realms than a store can tell apart.
-    #[error("the store has as many realms as it can tell apart")]
+    #[error("too many realms: the store cannot distinguish more")]
     TooManyRealms,
     /// The metadata of files of others takes half of the bound.
     #[error(
-        "the metadata of the files takes more than half of the store's {size_bytes} bytes: give the \
-         store more, or add fewer files"
+        "the metadata of the files takes more than half of the store's {size_bytes} bytes (make the \
+         store larger, or add fewer files)"
     )]
     TooManyFiles {
         /// The bound.
         size_bytes: u64,
     },
     /// All segment numbers were used: tens of terabytes were written.
-    #[error("the store has no more segment numbers: move it away to start afresh")]
+    #[error("the store has no more segment numbers (move it away to start again)")]
     WornOut,
 }
 

@@ -102,18 +102,20 @@ enum Wrong {
 }
 
 fn parse(bytes: &[u8]) -> Result<Format, Wrong> {
-    let text = str::from_utf8(bytes).map_err(|_| Wrong::Content("not a text"))?;
-    let text = text.strip_suffix('\n').ok_or(Wrong::Content("cut off"))?;
+    let text = str::from_utf8(bytes).map_err(|_| Wrong::Content("it is not text"))?;
+    let text = text
+        .strip_suffix('\n')
+        .ok_or(Wrong::Content("it is truncated"))?;
     let mut lines = text.split('\n');
     if lines.next() != Some(TITLE) {
-        return Err(Wrong::Content("it does not begin as a store's does"));
+        return Err(Wrong::Content("its first line is unknown"));
     }
     let mut value = |key: &str| {
         let line = lines.next()?.strip_prefix(key)?;
         line.strip_prefix(" = ")
     };
     let version = value("version").and_then(|version| version.parse().ok());
-    match version.ok_or(Wrong::Content("its version cannot be read"))? {
+    match version.ok_or(Wrong::Content("its version is invalid"))? {
         FORMAT_VERSION => {}
         other => return Err(Wrong::Version(other)),
     }
@@ -133,7 +135,7 @@ fn parse(bytes: &[u8]) -> Result<Format, Wrong> {
             },
             size_bytes,
         }),
-        _ => Err(Wrong::Content("a line cannot be read")),
+        _ => Err(Wrong::Content("a line is invalid")),
     }
 }
 

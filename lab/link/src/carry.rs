@@ -83,7 +83,9 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> anyhow::Result<Join
             run();
         }
     })?;
-    hear.recv().context("a thread")?.context("SCHED_FIFO")?;
+    hear.recv()
+        .context("a thread failed")?
+        .context("cannot set SCHED_FIFO")?;
     Ok(thread)
 }
 

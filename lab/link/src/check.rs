@@ -71,7 +71,7 @@ pub(crate) fn check(link: &Link, config: &LinkConfig) -> anyhow::Result<Checked>
     let is_late = longest > most && config.reorder == 0.0;
     ensure!(
         round_trip >= asked && round_trip <= most && !is_late,
-        "a round trip takes {round_trip:?}, at most {longest:?}, where {asked:?} was asked for: this machine is too busy"
+        "a round trip takes {round_trip:?} (at most {longest:?}) instead of {asked:?}: this machine is too busy"
     );
     // A stream that loses segments is slower than its link.
     let is_stream = config.rate > Some(Rate::mbit(DATAGRAMS_MBIT_MAX));
@@ -85,7 +85,7 @@ pub(crate) fn check(link: &Link, config: &LinkConfig) -> anyhow::Result<Checked>
         let ratio = measured.bits() as f64 / asked;
         ensure!(
             (0.95..=1.03).contains(&ratio),
-            "{measured} cross the link, {ratio:.3} of what was asked for: this machine is too busy"
+            "the link carries {measured}, {ratio:.3} of the requested rate: this machine is too busy"
         );
     }
     let loss = match config.loss > 0.0 {
@@ -97,7 +97,7 @@ pub(crate) fn check(link: &Link, config: &LinkConfig) -> anyhow::Result<Checked>
         let spread = 4.0 * (config.loss * (1.0 - config.loss) / LOSS_SAMPLE as f64).sqrt();
         ensure!(
             (measured - config.loss).abs() <= spread,
-            "{:.2} % of datagrams are lost, where {:.2} % were asked for",
+            "{:.2} % of datagrams are lost instead of {:.2} %",
             100.0 * measured,
             100.0 * config.loss
         );
@@ -140,7 +140,7 @@ fn round_trips(link: &Link) -> anyhow::Result<(Duration, Duration)> {
         }
         anyhow::Ok(())
     })?;
-    ensure!(took.len() >= 3, "nothing crosses the link");
+    ensure!(took.len() >= 3, "no data crosses the link");
     took.sort();
     Ok((took[took.len() / 2], took[took.len() - 3]))
 }
@@ -168,7 +168,7 @@ fn load(link: &Link, rate: f64, count: usize) -> anyhow::Result<(usize, Duration
             // A socket that is full for a moment drops it.
             let _ = far.send(&[0; LOAD_BYTES]);
         }
-        reader.join().ok().context("a reader")
+        reader.join().ok().context("a reader thread failed")
     })
 }
 
@@ -180,9 +180,9 @@ fn measured_rate(link: &Link, rate: Rate, round_trip: Duration) -> anyhow::Resul
     let offered = 1.1 * rate.bits() as f64;
     let count = (offered / bits * LOAD_LASTS.as_secs_f64()).max(20.0) as usize;
     let (came, over) = load(link, offered, count)?;
-    ensure!(came > 2, "nothing crosses the link");
+    ensure!(came > 2, "no data crosses the link");
     let measured = (came - 1) as f64 * bits / over.as_secs_f64();
-    Rate::bits_per_second(measured as u64).context("a rate")
+    Rate::bits_per_second(measured as u64).context("the measured rate is zero")
 }
 
 /// What one TCP connection carries once it has begun, headers included.
@@ -220,7 +220,8 @@ fn rate_of_stream(link: &Link, round_trip: Duration) -> anyhow::Result<Rate> {
                         drop(writer);
                         let headers = 1500.0 / 1448.0;
                         let bits = 8.0 * *sum as f64 * headers / over.as_secs_f64();
-                        return Rate::bits_per_second(bits as u64).context("a rate");
+                        return Rate::bits_per_second(bits as u64)
+                            .context("the measured rate is zero");
                     }
                 }
             }
@@ -275,7 +276,7 @@ mod tests {
                     rate: Some(Rate::mbit(25)),
                     ..config.clone()
                 },
-                "cross the link",
+                "the link carries",
             ),
             (
                 LinkConfig {

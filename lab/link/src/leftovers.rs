@@ -16,7 +16,7 @@ use crate::namespace::{ip, name_prefix};
 /// # Errors
 /// The system takes no such handler.
 pub fn remove_on_signals() -> anyhow::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("a handler of signals")?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot handle signals")?;
     thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             remove_all(&name_prefix(process::id()));

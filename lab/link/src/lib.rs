@@ -132,7 +132,8 @@ impl Link {
             let seed = link.config.seed.wrapping_mul(2).wrapping_add(from as u64);
             let wire = wire::Wire::new(&link.config, seed, Arc::clone(counts));
             let threads = carry::start(source, sink, wire, Arc::clone(&link.is_over));
-            link.threads.extend(threads.context("a link's threads")?);
+            link.threads
+                .extend(threads.context("cannot start the threads of a link")?);
         }
         Ok(link)
     }

@@ -8,30 +8,30 @@ use clap::Parser;
 use refrain_link::{End, Link, LinkConfig};
 use refrain_relay::{Rate, units::parse_duration};
 
-/// Two network namespaces with a link between them, over which programs speak real TCP
+/// Connect two network namespaces by a link over which programs use real TCP
 ///
 /// The far end is 10.99.0.2. `ip netns exec $REFRAIN_LINK_FAR COMMAND` runs another program there. Needs root.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Bits a second, headers included, such as 100Mbit; as fast as it goes by default
+    /// Limit the rate in bits per second, headers included, such as 100Mbit [default: unlimited]
     #[arg(long)]
     rate: Option<Rate>,
-    /// One way
+    /// Delay each direction by this time
     #[arg(long, default_value = "0ms", value_parser = parse_duration)]
     delay: Duration,
-    /// How long a packet may wait for those before it
+    /// Let a packet wait at most this time for those before it
     #[arg(long, default_value = "100ms", value_parser = parse_duration)]
     queue: Duration,
-    /// Percent of packets that are lost
+    /// Lose this percentage of the packets
     #[arg(long, default_value_t = 0.0)]
     loss: f64,
-    /// Percent of packets that come behind later ones
+    /// Deliver this percentage of the packets after later ones
     #[arg(long, default_value_t = 0.0)]
     reorder: f64,
-    /// Decides which packets
+    /// Select the lost and the late packets by this seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The command at the near end; without one the link is only checked
+    /// Run this command at the near end; without a command, only check the link
     #[arg(last = true)]
     command: Vec<String>,
 }

@@ -51,7 +51,7 @@ impl Namespace {
                 .ipv4(own, 32, Some(other))
                 .offload(true)
                 .build_sync()
-                .context("a TUN device")
+                .context("cannot create a TUN device")
         })?;
         Ok(Arc::new(device))
     }
@@ -116,7 +116,7 @@ pub(crate) fn missing() -> Option<&'static str> {
     if !Path::new("/dev/net/tun").exists() {
         return Some("/dev/net/tun");
     }
-    ip(&["-V"]).is_err().then_some("ip (of iproute2)")
+    ip(&["-V"]).is_err().then_some("ip (package iproute2)")
 }
 
 /// What the names of a process's namespaces begin with.
@@ -127,7 +127,7 @@ pub(crate) fn name_prefix(process: u32) -> String {
 /// Runs `ip` and gives what it prints.
 pub(crate) fn ip(arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("ip").args(arguments).output();
-    let output = output.context("ip (of iproute2)")?;
+    let output = output.context("cannot run ip (package iproute2)")?;
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
         bail!("ip {}: {}", arguments.join(" "), error.trim());

@@ -93,7 +93,7 @@ impl fmt::Display for CheckReport {
         f.write_str(if self.passed {
             "the relay keeps its settings"
         } else {
-            "the relay is off"
+            "the relay does not keep its settings"
         })
     }
 }
@@ -291,7 +291,7 @@ fn expect_unchanged(unchanged: bool) -> io::Result<()> {
     }
     Err(io::Error::new(
         io::ErrorKind::InvalidData,
-        "the relay changed what it carried",
+        "the relay changed the data",
     ))
 }
 

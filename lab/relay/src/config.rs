@@ -141,7 +141,7 @@ impl FromStr for CutAfter {
             .map(CutAfter::Time)
             .or_else(|_| parse_size(text).map(CutAfter::Bytes))
             .map_err(|error| UnitError {
-                expected: "a size such as 10MiB or a duration such as 5s",
+                expected: "a size, such as 10MiB, or a duration, such as 5s",
                 ..error
             })
     }
@@ -165,8 +165,8 @@ impl fmt::Display for ConfigError {
         f.write_str(match self {
             ConfigError::StallProbability => "the stall probability must be between 0 and 1",
             ConfigError::SegmentBytes => "a segment must have at least one byte",
-            ConfigError::QueueBytes => "the queue must have room for at least one byte",
-            ConfigError::WindowBytes => "the window must have room for at least one byte",
+            ConfigError::QueueBytes => "the queue must hold at least one byte",
+            ConfigError::WindowBytes => "the window must hold at least one byte",
         })
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         let error = "soon".parse::<CutAfter>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "'soon' is not a size such as 10MiB or a duration such as 5s"
+            "\"soon\" is not a size, such as 10MiB, or a duration, such as 5s"
         );
     }
 

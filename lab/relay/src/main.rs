@@ -16,61 +16,61 @@ use tokio::net::lookup_host;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// A TCP relay that behaves as a thin, long or lossy link would.
+/// A TCP relay that behaves like a slow, long or lossy link.
 ///
-/// It prints its address, relays until SIGINT or SIGTERM, then prints what has crossed.
-/// Exit codes: 0 done, 1 the check failed or the relay could not run, 2 bad arguments.
+/// It prints its address, relays until SIGINT or SIGTERM, then prints its counts.
+/// Exit codes: 0 success, 1 the check failed or the relay could not run, 2 invalid arguments.
 #[derive(Parser)]
 #[command(name = "refrain-relay", version)]
 struct Arguments {
-    /// Where clients connect; port 0 takes any free one
+    /// Listen for clients on this address; port 0 takes any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: String,
-    /// Where the relay connects for each client
+    /// Connect to this address for each client
     #[arg(long, value_name = "ADDR", required_unless_present = "check")]
     to: Option<String>,
-    /// Payload a second and direction, over all connections, such as 100Mbit [default: unlimited]
+    /// Limit the payload rate per direction, over all connections, such as 100Mbit [default: unlimited]
     #[arg(long)]
     rate: Option<Rate>,
-    /// One-way delay; a connect waits one round trip more
+    /// Delay each direction by this time; a connect waits one round trip more
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = parse_duration)]
     delay: Duration,
-    /// Bytes that may wait in front of the link, such as 256KiB [default: 20 ms of the rate, at
-    /// least 64KiB]
+    /// Queue at most this many bytes in front of the link, such as 256KiB [default: 20 ms of the
+    /// rate, at least 64KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     queue: Option<usize>,
-    /// Bytes that a connection may have under way [default: twice what the rate carries in the
+    /// Let a connection have at most this many bytes in flight [default: twice the rate times the
     /// delay, at least 256KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     window: Option<usize>,
-    /// Probability that a connection's direction stalls before a segment, as if it were lost
+    /// Stall a connection's direction before a segment with this probability, as if it were lost
     #[arg(long, value_name = "0..1", default_value_t = 0.0)]
     stall_probability: f64,
-    /// How long a stall lasts
+    /// Stall for this time
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = parse_duration)]
     stall: Duration,
-    /// The unit of turns and of stalls
+    /// Use segments of this size as the unit of turns and stalls
     #[arg(long, value_name = "SIZE", default_value = "1460", value_parser = parse_bytes)]
     segment: usize,
-    /// Decides which segments stall: the same seed stalls the same ones
+    /// Select the segments that stall: the same seed stalls the same segments
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Reset every connection once, after so many bytes or so long since the first one came, such
-    /// as 10MiB or 5s
+    /// Reset every connection once, after this many bytes in total or this time after the first
+    /// connection, such as 10MiB or 5s
     #[arg(long, value_name = "SIZE|TIME")]
     cut_after: Option<CutAfter>,
-    /// SO_RCVBUF and SO_SNDBUF of the relay's sockets [default: 64KiB with a rate, else the
-    /// kernel's]
+    /// Set SO_RCVBUF and SO_SNDBUF of the relay's sockets [default: 64KiB with a rate, otherwise
+    /// the kernel's]
     #[arg(long, value_name = "SIZE", value_parser = parse_socket_buffer)]
     socket_buffer: Option<u32>,
-    /// Print the counts this often as well, such as 1s
+    /// Also print the counts at this interval, such as 1s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     every: Option<Duration>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// Measure the given settings with real transfers on loopback instead of relaying; fails when
-    /// one is off by more than 10 %
+    /// Measure the given settings with real transfers on loopback instead of relaying; fail if one
+    /// is off by more than 10 %
     #[arg(long, conflicts_with_all = ["to", "cut_after", "every"])]
     check: bool,
 }
@@ -182,12 +182,15 @@ fn print(line: impl Display) -> io::Result<()> {
 }
 
 async fn resolve(address: &str) -> io::Result<SocketAddr> {
-    let mut found = lookup_host(address)
-        .await
-        .map_err(|error| in_context(error, &format!("'{address}' is no address with a port")))?;
+    let mut found = lookup_host(address).await.map_err(|error| {
+        in_context(
+            error,
+            &format!("\"{address}\" is not an address with a port"),
+        )
+    })?;
     found
         .next()
-        .ok_or_else(|| io::Error::other(format!("'{address}' has no address")))
+        .ok_or_else(|| io::Error::other(format!("\"{address}\" has no address")))
 }
 
 fn in_context(error: io::Error, context: &str) -> io::Error {
@@ -196,10 +199,10 @@ fn in_context(error: io::Error, context: &str) -> io::Error {
 
 fn parse_bytes(text: &str) -> Result<usize, String> {
     let bytes = parse_size(text).map_err(|error| error.to_string())?;
-    usize::try_from(bytes).map_err(|_| format!("'{text}' is more than this machine can address"))
+    usize::try_from(bytes).map_err(|_| format!("\"{text}\" is too large for this machine"))
 }
 
 fn parse_socket_buffer(text: &str) -> Result<u32, String> {
     let bytes = parse_size(text).map_err(|error| error.to_string())?;
-    u32::try_from(bytes).map_err(|_| format!("'{text}' is 4 GiB or more"))
+    u32::try_from(bytes).map_err(|_| format!("\"{text}\" is too large (must be less than 4 GiB)"))
 }

@@ -99,7 +99,7 @@ pub struct UnitError {
 
 impl fmt::Display for UnitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not {}", self.text, self.expected)
+        write!(f, "\"{}\" is not {}", self.text, self.expected)
     }
 }
 
@@ -144,7 +144,7 @@ const KIB: f64 = 1024.0;
 
 /// In bits a second.
 const RATE: Quantity = Quantity {
-    expected: "a rate above zero such as 100Mbit, 1.5Gbit or 12MB/s",
+    expected: "a rate greater than zero, such as 100Mbit, 1.5Gbit or 12MB/s",
     units: &[
         ("bit", 1.0),
         ("kbit", 1e3),
@@ -166,7 +166,7 @@ const RATE: Quantity = Quantity {
 
 /// In bytes.
 const SIZE: Quantity = Quantity {
-    expected: "a size such as 1460, 256KiB or 1.5MB",
+    expected: "a size, such as 1460, 256KiB or 1.5MB",
     units: &[
         ("", 1.0),
         ("b", 1.0),
@@ -181,7 +181,7 @@ const SIZE: Quantity = Quantity {
 
 /// In nanoseconds.
 const DURATION: Quantity = Quantity {
-    expected: "a duration such as 250us, 20ms, 1.5s or 2min",
+    expected: "a duration, such as 250us, 20ms, 1.5s or 2min",
     units: &[
         ("ns", 1.0),
         ("us", 1e3),

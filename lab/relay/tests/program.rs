@@ -70,13 +70,13 @@ fn what_it_cannot_do_it_says() {
         (
             &["--to", "127.0.0.1:1", "--delay", "20"],
             2,
-            "'20' is not a duration",
+            "\"20\" is not a duration",
         ),
         (&[], 2, "--to"),
         (
             &["--to", "nowhere"],
             1,
-            "'nowhere' is no address with a port",
+            "\"nowhere\" is not an address with a port",
         ),
         (
             &["--to", &taken, "--listen", &taken],

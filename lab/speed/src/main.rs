@@ -32,7 +32,7 @@ const DEVELOPERS_DATA: &str = "../shared/data";
 /// Stands in for it elsewhere.
 const DEMO: &[u8] = include_bytes!("../../../demo/corpus/objects.tar.zst");
 
-/// Measures how fast refrain is beside other programs, and writes a page of Markdown.
+/// Measures the speed of refrain compared with other programs, and writes a page of Markdown.
 #[derive(Parser)]
 struct Arguments {
     /// Write the page to this file instead of standard output
@@ -47,12 +47,12 @@ struct Arguments {
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
 
-    /// Measure only the kernels for this set: portable, avx2, avx512 or neon; with auto all that this
-    /// machine has
+    /// Measure only the SIMD path for this set: portable, avx2, avx512 or neon; auto measures all
+    /// that this machine has
     #[arg(long, value_name = "SET", default_value = "auto")]
     simd: String,
 
-    /// Take real content from this folder: `linux-2.0.1-2.0.40.tar.zst`, a tar of the releases' tars, and
+    /// Take real content from this directory: `linux-2.0.1-2.0.40.tar.zst`, a tar of the releases' tars, and
     /// `silesia/NAME.zst`, the files of the corpus
     #[arg(long, value_name = "DIR", env = "REFRAIN_DATA")]
     data: Option<PathBuf>,
@@ -141,7 +141,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|&seconds| seconds > 0.0);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "expected a number of seconds above 0".to_owned())
+        .ok_or_else(|| "must be a number of seconds greater than zero".to_owned())
 }
 
 #[cfg(test)]

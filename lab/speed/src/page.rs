@@ -34,15 +34,15 @@ fn introduction(report: &Report) -> String {
          Written by `cargo run --release -p refrain-speed -- --write docs/performance.md`, with \
          {} s for each row.\n{processor}, {cores} cores (virtual). A fixed loop's slowest run took {:.2} times its \
          fastest.\n\n\
-         GB/s = 10^9 plain bytes a second, on one core but for the pair's rows, where origin, both \
-         gateways,\nclient and relay share the machine. All in a row of the second table took turns \
-         in one run, and so\ndid a row's backends; speeds and ratios are medians.\n\n\
-         - *Hot*: 64 KiB blocks whose bytes are in the second-level cache: the same MiB again for \
-         what only\n  scans; for encoders and decoders new content, fetched just before, and a log of \
+         GB/s = 10^9 plain bytes per second, on one core. Only in the pair's rows, origin, both \
+         gateways, client\nand relay share the machine. All programs and SIMD paths of a row took \
+         turns in one run. Speeds and\nratios are medians.\n\n\
+         - *Hot*: 64 KiB blocks whose bytes are in the second-level cache. Scanners get the same MiB \
+         again.\n  Encoders and decoders get new content, fetched just before, and a log of \
          16 MiB.\n\
          - *To reach*: the targets for AVX-512, and a third of them for AVX2.\n\
-         - *File*: each byte read once from memory, the caches filled with others before; the log \
-         has 64 MiB.\n\
+         - *File*: each byte is read once from memory, after the caches were filled with other \
+         bytes.\n  The log has 64 MiB.\n\
          - *memcpy* copies the same blocks into a ring as large as the log. *naive twin* is\n  \
          Max-Match by the book.\n\
          - *random* is new, *redundant* was seen before;\n  {}.\n\n",
@@ -61,7 +61,7 @@ fn overview(report: &Report) -> String {
         });
         cells.collect()
     };
-    let mut page = "## Kernels\n\n| kernel | data |".to_owned();
+    let mut page = "## SIMD paths\n\n| operation | data |".to_owned();
     for place in ["hot", "file"] {
         for set in &sets {
             write!(page, " {place}, {set} |").expect("memory");
@@ -108,14 +108,14 @@ fn overview(report: &Report) -> String {
 /// A line for each row that is about chunks.
 fn chunks(report: &Report) -> String {
     let mut page = "\n## Chunks\n\n\
-        Of 8 KiB: exactly in the store's rows, else on average. What they are measured beside stands \
-        below.\n\n\
-        - *Store*: in a temporary folder, which the system keeps in memory. Chunks are put into a full one \
-        of\n  256 MiB, and looked up among 1,000,000; a look-up counts for its chunk's bytes.\n\
+        A chunk has 8 KiB: exactly in the store's rows, on average in the others. The last table compares \
+        them\nwith other programs.\n\n\
+        - *Store*: in a temporary directory, which the system keeps in memory. Chunks are added to a full \
+        store of\n  256 MiB, and looked up among 1,000,000. A look-up counts as its chunk's bytes.\n\
         - *Sender*, *receiver*: the CPU time of one end's engine, without sockets, TLS and store, for flows \
-        of\n  8 MiB. Of *redundant* ones every chunk is predicted in time; of *random* ones none, though \
-        the receiver\n  offers what came before.\n\n\
-        | what | GB/s | chunks a second |\n|---|--:|--:|\n"
+        of\n  8 MiB. Of *redundant* flows every chunk is predicted in time. Of *random* flows no chunk is \
+        predicted,\n  but the receiver offers earlier data.\n\n\
+        | row | GB/s | chunks per second |\n|---|--:|--:|\n"
         .to_owned();
     for row in &report.rows {
         if let Some(chunks_per_s) = row.chunks_per_s {
@@ -133,9 +133,9 @@ fn chunks(report: &Report) -> String {
 /// A line for each thing that a GPU does.
 fn gpus(report: &Report) -> String {
     let mut page = "\n## GPUs\n\n\
-        Finding the anchors that `refrain bulk --method harens` cuts at, on average 2 KiB apart, in noise: \
-        256 MiB\nthat the GPU has (*device*), and batches of 16 MiB that come from memory, with their \
-        anchors back in it (*file*). A machine\nwith a GPU prints these rows with \
+        These rows find the anchors at which `refrain bulk --method harens` cuts, on average 2 KiB apart, \
+        in noise.\n*Device*: 256 MiB in the GPU's memory. *File*: batches of 16 MiB from main memory, \
+        with their anchors copied back.\nA machine with a GPU prints these rows with \
         `cargo run --release -p refrain-speed -- --filter GPU`.\n\n"
         .to_owned();
     let mut rows = report
@@ -151,7 +151,7 @@ fn gpus(report: &Report) -> String {
     } = &report.machine;
     writeln!(
         page,
-        "On {}, {}, {}.\n\n| what | GB/s | to reach |\n|---|--:|--:|",
+        "On {}, {}, {}.\n\n| row | GB/s | to reach |\n|---|--:|--:|",
         gpus.join(", "),
         gpu_driver
             .as_deref()
@@ -184,11 +184,11 @@ fn today() -> String {
 
 /// A line for each peer in each row.
 fn peers(report: &Report) -> String {
-    let mut page = "\n## Beside others\n\n\
-        Below 1, the other one is faster. Whoever stores what cannot be compressed, as lz4 and zstd \
-        do, only\ncopies it back, to one hot buffer; our decoder checks each block, and writes it to \
-        the log as well. The\nlog alone costs an encoder one memcpy.\n\n\
-        | what | GB/s | beside | GB/s | ratio | target | reached |\n\
+    let mut page = "\n## Compared with others\n\n\
+        Below 1, the other program is faster. lz4 and zstd store incompressible data, and only copy it \
+        back, to one\nhot buffer. Our decoder checks each block, and also writes it to the log. The log \
+        costs an encoder one memcpy.\n\n\
+        | row | GB/s | other | GB/s | ratio | target | reached |\n\
         |---|---|---|---|---|---|---|\n"
         .to_owned();
     for row in &report.rows {

@@ -52,7 +52,7 @@ pub(crate) fn measure(measuring: &mut Measuring<'_>) -> anyhow::Result<()> {
     while !Status::of(&near.gateway).peers[0].up {
         ensure!(
             Instant::now() <= deadline,
-            "the two gateways did not find each other"
+            "the two gateways did not connect to each other"
         );
         thread::sleep(Duration::from_millis(5));
     }

@@ -114,7 +114,7 @@ fn shares_are_given_measured_or_those_of_the_other_way() {
         assert_eq!(resolved, shares, "{predicted:?} {matched:?}");
     }
     let error = Inputs::resolve(&none, None).expect_err("no share");
-    assert!(error.to_string().contains("Give --redundancy,"), "{error}");
+    assert!(error.to_string().contains("give --redundancy,"), "{error}");
     let both = Given {
         redundancy_sender: Some(0.8),
         ..given(Some(0.7))
@@ -162,7 +162,7 @@ fn both_have_a_column_where_both_did_something() {
     };
     let error = Inputs::resolve(&without_share, None).expect_err("no share");
     assert!(
-        error.to_string().contains("Give --redundancy-both,"),
+        error.to_string().contains("give --redundancy-both,"),
         "{error}"
     );
 }

@@ -2,7 +2,7 @@
 //! about that is here.
 #![allow(
     unsafe_code,
-    reason = "the driver takes pointers, and reads and writes behind our back"
+    reason = "the driver takes pointers, and reads and writes memory through them"
 )]
 
 use std::{

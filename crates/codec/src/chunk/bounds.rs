@@ -128,7 +128,7 @@ impl From<ChunkBounds> for LongChunkBounds {
 /// Bounds of chunks that are out of order, or out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error(
-    "chunks have {WINDOW_BYTES} to {limit} bytes, the shortest no more than the longest; \
+    "chunks must have {WINDOW_BYTES} to {limit} bytes, the shortest no more than the longest; \
      not {bytes_min} to {bytes_max}"
 )]
 pub struct InvalidChunkBounds {

@@ -153,14 +153,16 @@ impl Default for Chunking {
 #[non_exhaustive]
 pub enum InvalidChunking {
     /// An average out of range.
-    #[error("the average chunk is a power of two from 1 KiB to 1 MiB, not {average_bytes} bytes")]
+    #[error(
+        "the average chunk must be a power of two from 1 KiB to 1 MiB, not {average_bytes} bytes"
+    )]
     Average {
         /// What was asked for.
         average_bytes: u32,
     },
     /// Bounds out of order, or out of range.
     #[error(
-        "chunks have 64 bytes to 8 MiB and their average lies between the shortest and the longest; \
+        "chunks must have 64 bytes to 8 MiB, their average between the shortest and the longest; \
          not {min_bytes}, {average_bytes} and {max_bytes} bytes"
     )]
     Bounds {

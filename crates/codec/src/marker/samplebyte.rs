@@ -130,7 +130,7 @@ impl fmt::Debug for SampleByteTable {
 #[non_exhaustive]
 pub enum TableError {
     /// It names no value at all.
-    #[error("the table names no byte value")]
+    #[error("the table is empty")]
     Empty,
     /// A word is neither a decimal nor a hexadecimal number.
     #[error("line {line}: `{word}` is neither a decimal nor a 0x number")]
@@ -200,7 +200,7 @@ mod tests {
             error("0x1ff"),
             "line 1: 0x1ff is above 255, the largest byte value"
         );
-        assert_eq!(error("# 1\n # 2"), "the table names no byte value");
+        assert_eq!(error("# 1\n # 2"), "the table is empty");
         for word in ["-1", "+1", "0x", "1f", "0x+1", "ı", "1;2"] {
             let error = SampleByteTable::parse(word).expect_err(word);
             assert!(

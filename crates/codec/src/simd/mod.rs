@@ -136,7 +136,9 @@ pub enum NoSuchBackend {
     )]
     Unknown,
     /// This machine lacks these instructions.
-    #[error("this machine lacks {0}: expected `auto` or what it has; this machine has {Available}")]
+    #[error(
+        "this machine lacks {0}: expected `auto` or one that it has; this machine has {Available}"
+    )]
     Lacking(InstructionSet),
 }
 

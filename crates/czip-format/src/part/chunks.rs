@@ -133,7 +133,7 @@ fn parse_places(
     const WRONG_RUNS: FormatError = FormatError::Invalid(Violation::RunsInFrames);
     let count = starts.len() - 1;
     let runs = input.varint()?;
-    FormatError::check_limit("runs in frames", runs, count as u64)?;
+    FormatError::check_limit("the number of runs in frames", runs, count as u64)?;
     let mut lengths = Vec::with_capacity(runs as usize);
     for _ in 0..runs {
         lengths.push(input.varint()?.checked_add(1).ok_or(WRONG_RUNS)?);

@@ -29,7 +29,7 @@ pub fn parse_points(
             point[of] = at;
             let bytes = input.varint()?;
             let limit = limits::STRETCH_BYTES_MAX;
-            FormatError::check_limit("what lies between restart points", bytes, limit)?;
+            FormatError::check_limit("the distance between restart points", bytes, limit)?;
             at = at.saturating_add(bytes);
         }
         if at != end[of] {

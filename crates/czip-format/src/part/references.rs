@@ -115,12 +115,12 @@ mod tests {
         );
         assert_eq!(runs, [new, copy, repeat]);
         for (part, why) in [
-            (&[3 << 2][..], "not there"),
-            (&[u64::MAX >> 2 << 2], "not there"),
-            (&[1, 3], "not there"),
-            (&[1 << 2 | 1, 0], "not there"),
-            (&[2, 3], "not there"),
-            (&[3, 0], "no kind"),
+            (&[3 << 2][..], "does not exist"),
+            (&[u64::MAX >> 2 << 2], "does not exist"),
+            (&[1, 3], "does not exist"),
+            (&[1 << 2 | 1, 0], "does not exist"),
+            (&[2, 3], "does not exist"),
+            (&[3, 0], "unknown kind"),
         ] {
             assert_refused(parse(1, part), why);
         }

@@ -173,7 +173,8 @@ impl PartList {
         };
         for PartRow { place, .. } in &mut rows {
             let items = input.varint()?;
-            FormatError::check_limit("items of a part", items, kind.items_max() as u64)?;
+            let items_max = kind.items_max() as u64;
+            FormatError::check_limit("the number of items of a part", items, items_max)?;
             if items == 0 {
                 return Err(FormatError::Invalid(Violation::EmptyPart));
             }
@@ -233,7 +234,7 @@ impl PartList {
 fn row_count(row_bytes: usize, input: &mut Input<'_>) -> Result<u64, FormatError> {
     let rows = input.varint()?;
     let rows_max = input.len() / row_bytes;
-    FormatError::check_limit("rows of a root", rows, rows_max as u64)?;
+    FormatError::check_limit("the number of rows of a root", rows, rows_max as u64)?;
     Ok(rows)
 }
 

@@ -7,13 +7,13 @@ use crate::Stream;
 #[non_exhaustive]
 pub enum WeaveError {
     /// The weave wants more of a stream than there is.
-    #[error("the stream {stream} ends too early")]
+    #[error("the stream {stream} is truncated")]
     Short {
         /// Which.
         stream: Stream,
     },
     /// The weave, or what it is made of, goes on behind its end.
-    #[error("the weave has more than the bytes that it stands for")]
+    #[error("the weave or its streams have extra bytes after the end")]
     Long,
     /// No operation has this number.
     #[error("the weave has an unknown operation {0}")]
@@ -22,7 +22,7 @@ pub enum WeaveError {
     #[error("the weave has a malformed number")]
     Number,
     /// A tar header's masks that cannot be.
-    #[error("a woven tar header has the masks {fields:#x} and {times:#x}")]
+    #[error("a woven tar header has invalid masks: {fields:#x} and {times:#x}")]
     Masks {
         /// The one from fields.
         fields: u8,
@@ -30,12 +30,12 @@ pub enum WeaveError {
         times: u8,
     },
     /// A name or link name of more than 100 bytes, or more than 255 bytes of what is last in a header.
-    #[error("a woven tar header has too long a text")]
+    #[error("a text in a woven tar header is too long")]
     Text,
     /// A size that is no octal number.
-    #[error("a woven tar header's size is no octal number: {0:x?}")]
+    #[error("the size in a woven tar header is not an octal number: {0:x?}")]
     Size([u8; 12]),
     /// An extended header whose text is beyond the limit.
-    #[error("a woven extended tar header has {0} bytes of text")]
+    #[error("the text of a woven extended tar header is too large: {0} bytes")]
     ExtendedText(u64),
 }

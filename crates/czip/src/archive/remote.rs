@@ -36,8 +36,8 @@ pub enum RemoteSourceError {
     Remote(#[from] RemoteError),
     /// Its server does not send parts of it.
     #[error(
-        "the server sends no parts of files, or does not say how long they are; fetch the archive \
-         with `refrain czip get` first"
+        "the server does not support Range requests, or does not report the length of files (download the \
+         archive with `refrain czip get` first)"
     )]
     NoRanges,
 }

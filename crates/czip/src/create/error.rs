@@ -14,7 +14,7 @@ use crate::{
 #[non_exhaustive]
 pub enum CreateError {
     /// What is to go into it cannot be read.
-    #[error("{} cannot be read: {error}", .path.display())]
+    #[error("cannot read \"{}\": {error}", .path.display())]
     Input {
         /// Which file or folder.
         path: PathBuf,
@@ -22,7 +22,7 @@ pub enum CreateError {
         error: io::Error,
     },
     /// An earlier archive cannot be read.
-    #[error("the earlier archive {}: {error}", .path.display())]
+    #[error("cannot use the earlier archive \"{}\": {error}", .path.display())]
     Earlier {
         /// Which.
         path: PathBuf,
@@ -31,25 +31,26 @@ pub enum CreateError {
     },
     /// An earlier archive has no chunk that could be one of the new archive.
     #[error(
-        "the earlier archive {} was cut or encrypted in another way, so that no chunk of it is one of the \
-         new archive: `refrain czip stat` says how; make both alike", .path.display()
+        "the earlier archive \"{}\" was cut or encrypted differently: the new archive cannot share its chunks \
+         (`refrain czip stat` shows how; use the same settings)", .path.display()
     )]
     EarlierCut {
         /// Which.
         path: PathBuf,
     },
     /// It cannot be written.
-    #[error("the archive cannot be written: {0}")]
+    #[error("cannot write the archive: {0}")]
     Output(#[from] io::Error),
     /// There is no key to encrypt it with.
-    #[error("the archive cannot be encrypted: {0}")]
+    #[error("cannot encrypt the archive: {0}")]
     Random(#[from] NoRandomness),
     /// Nobody could read it if it were encrypted.
-    #[error("the archive cannot be encrypted: {0}")]
+    #[error("cannot encrypt the archive: {0}")]
     Wrap(#[from] WrapError),
     /// Two arguments have the same name.
     #[error(
-        "two of the files and folders given are called {name}; rename one, or give the folder that holds both"
+        "two of the given files and directories have the name \"{name}\" (rename one, or give the directory that \
+         holds both)"
     )]
     SameName {
         /// The name.
@@ -57,31 +58,31 @@ pub enum CreateError {
     },
     /// What was given has no content that ends.
     #[error(
-        "{} is no regular file: give `-`, and its content on standard input", .path.display()
+        "\"{}\" is not a regular file (give `-`, and its content on standard input)", .path.display()
     )]
     Special {
         /// What was given.
         path: PathBuf,
     },
     /// It would replace what it is made of.
-    #[error("{} is both what is to be archived and where the archive is to go", .path.display())]
+    #[error("\"{}\" is both an input and the output", .path.display())]
     OutputIsInput {
         /// What was given.
         path: PathBuf,
     },
     /// All that was given is left out.
-    #[error("there is nothing to archive: all that was given is left out")]
+    #[error("nothing to archive: all inputs are excluded")]
     Nothing,
     /// A path is too long, or no path that an archive may hold.
-    #[error("{} has a name that an archive cannot hold", .path.display())]
+    #[error("an archive cannot hold the name of \"{}\"", .path.display())]
     Name {
         /// The path.
         path: PathBuf,
     },
     /// Paths compress so well that no reader would take them.
     #[error(
-        "the paths of the files take {bytes} bytes, and no more than {limit} may be in so short an \
-         archive: archive the folders one by one"
+        "the paths of the files are too large for so short an archive: {bytes} bytes (limit {limit}; archive \
+         the directories one by one)"
     )]
     Catalog {
         /// Bytes of the catalog.

@@ -19,7 +19,7 @@ pub struct Exclude {
 
 /// A pattern that is none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{pattern:?} is no pattern: {reason}")]
+#[error("invalid pattern {pattern:?}: {reason}")]
 pub struct ExcludeError {
     pattern: String,
     reason: String,
@@ -46,7 +46,7 @@ impl Exclude {
                 None => format!("**/{path}"),
             };
             if path.is_empty() {
-                return Err(wrong("it is of nothing".to_owned()));
+                return Err(wrong("it matches nothing".to_owned()));
             }
             let glob = GlobBuilder::new(&glob).literal_separator(true).build();
             set.add(glob.map_err(|error| wrong(error.kind().to_string()))?);
@@ -110,7 +110,7 @@ mod tests {
     fn what_is_no_pattern_is_refused() {
         for wrong in ["", "/", "[a", "a{b"] {
             let error = Exclude::new([wrong]).expect_err(wrong);
-            assert!(error.to_string().contains("is no pattern"), "{error}");
+            assert!(error.to_string().contains("invalid pattern"), "{error}");
         }
     }
 }

@@ -48,7 +48,9 @@ impl NewFile {
                 let to = to.display();
                 return Err(io::Error::new(
                     error.kind(),
-                    format!("it is a link to {to}, which is not there: name that itself"),
+                    format!(
+                        "it is a symbolic link to \"{to}\", which does not exist (give that path itself)"
+                    ),
                 ));
             }
             Err(_) => path.to_owned(),
@@ -330,7 +332,9 @@ mod tests {
         std::os::unix::fs::symlink("x", &link).expect("made");
         let error = NewFile::new(&link).err().expect("nothing is there");
         assert!(
-            error.to_string().contains("link to x, which is not"),
+            error
+                .to_string()
+                .contains("link to \"x\", which does not exist"),
             "{error}"
         );
         fs::write(folder.path().join("x"), "old").expect("written");

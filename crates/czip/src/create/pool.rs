@@ -70,7 +70,7 @@ impl Pool {
                 Err(error) if workers.is_empty() => {
                     return Err(io::Error::new(
                         error.kind(),
-                        format!("no thread can be started: {error}"),
+                        format!("cannot start a thread: {error}"),
                     ));
                 }
                 // Fewer do it too.

@@ -240,7 +240,7 @@ impl Walker<'_> {
             return self.tell(Visited::Special(path));
         }
         if !is_valid_path(&name) {
-            let error = io::Error::other("its path is longer than an archive can hold");
+            let error = io::Error::other("its path is too long for an archive");
             return self.tell(Visited::Unread(path, error));
         }
         match self.found(path, name, &metadata, false) {

@@ -25,15 +25,13 @@ pub struct SealedFrame {
 #[non_exhaustive]
 pub enum FrameError {
     /// Damaged, cut, or sealed with another key.
-    #[error("a frame does not open with its key")]
+    #[error("the frame cannot be decrypted with its key")]
     Broken,
     /// The key opens it, and was not made from it.
-    #[error(
-        "a frame's key is not made from what it opens: another group secret, or a forged frame"
-    )]
+    #[error("the frame's key is not derived from its content: wrong group secret, or forged frame")]
     KeyOfAnother,
     /// What is behind the text is no padding.
-    #[error("a frame's padding is not as the format says")]
+    #[error("the frame's padding is invalid")]
     Padding,
 }
 

@@ -27,42 +27,42 @@ pub struct IdentityError {
 #[non_exhaustive]
 pub enum IdentityProblem {
     /// Longer than key files are.
-    #[error("{bytes} bytes are too many for a private key, the most are {FILE_BYTES_MAX}")]
+    #[error("too large for a private key: {bytes} bytes (limit {FILE_BYTES_MAX})")]
     TooLong {
         /// Of the file.
         bytes: usize,
     },
     /// An age file, as `age -p` makes it of identities, or no text at all.
-    #[error("not a private key in plain text (what `age -p` encrypted must be decrypted first)")]
+    #[error("not a private key in plain text (first decrypt a file that `age -p` encrypted)")]
     NotText,
     /// A line of an age identity file that is none.
-    #[error("line {line} is no age identity (AGE-SECRET-KEY-1...)")]
+    #[error("line {line} is not an age identity (AGE-SECRET-KEY-1...)")]
     Line {
         /// From 1.
         line: usize,
     },
     /// A recipient: an ssh `.pub` file, or what `age-keygen -y` prints.
     #[error(
-        "line {line} is a public key; its private key opens archives (of ssh keys the file without .pub)"
+        "line {line} is a public key, but a private key is needed (for ssh, the file without .pub)"
     )]
     PublicKey {
         /// From 1.
         line: usize,
     },
     /// An identity that needs a program of its own.
-    #[error("line {line} is an identity of a plugin, which is not supported")]
+    #[error("line {line} is a plugin identity, which is not supported")]
     Plugin {
         /// From 1.
         line: usize,
     },
     /// No line with an identity.
-    #[error("there is no private key in it")]
+    #[error("no private key found in it")]
     Empty,
     /// It begins as an ssh key, and is damaged.
-    #[error("a damaged ssh private key")]
+    #[error("damaged ssh private key")]
     DamagedSsh,
     /// An ssh key that age cannot decrypt with.
-    #[error("{what} cannot decrypt; ssh-ed25519 and ssh-rsa keys in OpenSSH's format can")]
+    #[error("cannot decrypt with {what} (use an ssh-ed25519 or ssh-rsa key in OpenSSH format)")]
     UnsupportedSsh {
         /// The kind of key or its encryption.
         what: String,
@@ -181,12 +181,12 @@ impl Identities {
             age::ssh::Identity::Unsupported(key) => {
                 return Err(IdentityProblem::UnsupportedSsh {
                     what: match key {
-                        UnsupportedKey::EncryptedPem => "a PEM key under a passphrase".to_owned(),
+                        UnsupportedKey::EncryptedPem => "a PEM key with a passphrase".to_owned(),
                         UnsupportedKey::EncryptedSsh(cipher) => {
                             format!("a key encrypted with {cipher}")
                         }
                         UnsupportedKey::Hardware(kind) | UnsupportedKey::Type(kind) => {
-                            format!("a key of kind {kind}")
+                            format!("a key of type {kind}")
                         }
                     },
                 });

@@ -33,7 +33,7 @@ pub fn wrap(key: &ArchiveKey, recipients: &Recipients) -> Result<Vec<u8>, WrapEr
 
 /// An age file of `content`. There is a recipient, and all are of kinds that go together.
 pub(super) fn encrypt(recipients: &[&dyn age::Recipient], content: &[u8]) -> Vec<u8> {
-    const REASON: &str = "memory takes what age writes, and age takes these recipients";
+    const REASON: &str = "writing to memory does not fail, and age accepts these recipients";
     let encryptor = age::Encryptor::with_recipients(recipients.iter().copied()).expect(REASON);
     let mut file = Vec::new();
     let mut writer = encryptor.wrap_output(&mut file).expect(REASON);

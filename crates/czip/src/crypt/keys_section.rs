@@ -29,31 +29,31 @@ pub enum WrapError {
 #[non_exhaustive]
 pub enum UnwrapError {
     /// Longer than [`KEYS_BYTES_MAX`].
-    #[error("{bytes} bytes of keys, the most are {KEYS_BYTES_MAX}")]
+    #[error("the keys are too large: {bytes} bytes (limit {KEYS_BYTES_MAX})")]
     TooLong {
         /// Of the section.
         bytes: usize,
     },
     /// Not a binary age file of version 1.
-    #[error("the keys are no age file of version 1")]
+    #[error("the keys are not an age file of version 1")]
     NotAge,
     /// More recipients than any archive has.
-    #[error("the keys have more than {STANZAS_MAX} stanzas")]
+    #[error("the keys have too many stanzas (limit {STANZAS_MAX})")]
     TooManyStanzas,
     /// Encrypted to a passphrase.
-    #[error("the keys are encrypted to a passphrase, which archives never are")]
+    #[error("the keys are encrypted with a passphrase, which archives do not allow")]
     Passphrase,
     /// None of the identities is a recipient's.
     #[error("none of the identities is a recipient of the archive")]
     NotARecipient,
     /// An ssh key's passphrase was not given.
-    #[error("{file} is needed, and its passphrase was not given")]
+    #[error("the passphrase of \"{file}\" is needed, but was not given")]
     NoPassphrase {
         /// The key's file.
         file: String,
     },
     /// An ssh key does not open.
-    #[error("{file} does not open with this passphrase")]
+    #[error("wrong passphrase for \"{file}\"")]
     WrongPassphrase {
         /// The key's file.
         file: String,
@@ -62,7 +62,7 @@ pub enum UnwrapError {
     #[error("the keys are damaged")]
     Damaged,
     /// What is in it is no archive key.
-    #[error("what the keys hold is no archive key, which has 32 bytes")]
+    #[error("the keys do not contain an archive key of 32 bytes")]
     NotAKey,
 }
 

@@ -76,7 +76,7 @@ fn nonce(kind: u8, stream: u8, row: u64) -> Nonce {
 /// A part or private root is not what was sealed, or not in its place, or of another archive; a private
 /// root also if header or root were changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a sealed part does not open: it was changed, or belongs elsewhere")]
+#[error("cannot decrypt a sealed part: it was changed, or belongs elsewhere")]
 pub struct SealBroken;
 
 /// What seals an archive's private parts.

@@ -27,28 +27,28 @@ pub enum RecipientProblem {
     #[error("not a public key: expected age1..., ssh-ed25519 ... or ssh-rsa ...")]
     NotAKey,
     /// A private key.
-    #[error("this is a private key; archives are encrypted to public ones")]
+    #[error("this is a private key, but archives are encrypted to public keys")]
     PrivateKey,
     /// It begins as a key does, and is damaged.
-    #[error("a damaged {kind} key")]
+    #[error("damaged {kind} key")]
     Damaged {
         /// `age` or `ssh`.
         kind: &'static str,
     },
     /// A kind of key that age cannot encrypt to, or only with a program beside it.
-    #[error("keys of kind {kind} cannot be encrypted to; age, ssh-ed25519 and ssh-rsa can")]
+    #[error("cannot encrypt to a key of type {kind} (use age, ssh-ed25519 or ssh-rsa)")]
     Unsupported {
         /// As the key says it.
         kind: String,
     },
     /// An RSA key that may be broken.
-    #[error("an RSA key below 2048 bits")]
+    #[error("the RSA key is too short (must have at least 2048 bits)")]
     RsaTooShort,
     /// An RSA key beyond what age takes.
-    #[error("an RSA key above 4096 bits")]
+    #[error("the RSA key is too long (limit 4096 bits)")]
     RsaTooLong,
     /// More than [`RECIPIENTS_MAX`].
-    #[error("more than {RECIPIENTS_MAX} recipients")]
+    #[error("too many recipients (limit {RECIPIENTS_MAX})")]
     TooMany,
 }
 

@@ -7,7 +7,7 @@ pub struct ArchiveKey(Zeroizing<[u8; 32]>);
 
 /// The operating system gave no random bytes.
 #[derive(Debug, thiserror::Error)]
-#[error("the system gives no random bytes: {0}")]
+#[error("the system provides no random bytes: {0}")]
 pub struct NoRandomness(getrandom::Error);
 
 impl ArchiveKey {
@@ -45,14 +45,14 @@ pub struct GroupSecret(Zeroizing<[u8; 32]>);
 pub enum GroupSecretError {
     /// Not 64 digits.
     #[error(
-        "a group secret has 64 hexadecimal digits (`openssl rand -hex 32`), not {digits} bytes"
+        "a group secret must have 64 hexadecimal digits (`openssl rand -hex 32`), not {digits} bytes"
     )]
     Length {
         /// Bytes between the white space at both ends.
         digits: usize,
     },
     /// A byte that is no digit.
-    #[error("byte {at} of the group secret is no hexadecimal digit")]
+    #[error("byte {at} of the group secret is not a hexadecimal digit")]
     Digit {
         /// Where it is, from 0, behind the white space.
         at: usize,

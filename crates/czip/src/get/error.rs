@@ -22,15 +22,15 @@ pub enum GetError {
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// There is no archive at that address.
-    #[error("{url} is no CZIP archive: fetch it as any other file, with curl or a browser")]
+    #[error("\"{url}\" is not a CZIP archive (download it with curl or a browser)")]
     NotAnArchive {
         /// The address.
         url: String,
     },
     /// The archive is encrypted.
     #[error(
-        "{url} is encrypted: give the file of a key that it is encrypted to with --identity, or fetch the \
-         archive as it is with --archive"
+        "\"{url}\" is encrypted (give the file of a recipient's private key with --identity, or download the \
+         archive unchanged with --archive)"
     )]
     Encrypted {
         /// The address.
@@ -38,9 +38,9 @@ pub enum GetError {
     },
     /// One file is not what the archive holds.
     #[error(
-        "{url} holds {entries} files, folders and links, and one file would have their content one behind the \
-         other. For the tree: `refrain czip extract URL -o DIR`, or `get --archive` and `extract`; for one file \
-         all the same: --joined"
+        "\"{url}\" holds {entries} files, directories and links, but the output is a single file. For the tree: \
+         `refrain czip extract URL -o DIR`, or `get --archive` and `extract`. For one file with all content in \
+         order: --joined"
     )]
     SeveralEntries {
         /// The address.
@@ -55,11 +55,11 @@ pub enum GetError {
     #[error(transparent)]
     Unwrap(UnwrapError),
     /// What the server sent is no archive that can be read: damaged, hostile, or changed on the way.
-    #[error("what the server sent cannot be read: {0}")]
+    #[error("cannot read the data of the server: {0}")]
     Archive(ReadError),
     /// A chunk is not what its name says, although its frame has the right digest.
     #[error(
-        "the archive is damaged or hostile: chunk {chunk} of the {stream} is not what its name says"
+        "the archive is damaged or hostile: chunk {chunk} of the {stream} does not match its name"
     )]
     Chunk {
         /// Of which stream.
@@ -69,8 +69,8 @@ pub enum GetError {
     },
     /// The output is a device, a pipe or a socket: a new file would take its place.
     #[error(
-        "{} is no regular file, and a new file would take its place: `refrain czip cat URL` writes the \
-         content to standard output, which can go there",
+        "\"{}\" is not a regular file, and a new file would replace it (redirect the standard output of \
+         `refrain czip cat URL` there)",
         .path.display()
     )]
     NotAFile {
@@ -78,7 +78,10 @@ pub enum GetError {
         path: PathBuf,
     },
     /// The output is a link to nothing.
-    #[error("{} is a link to {}, which is not there: name that itself", .path.display(), .to.display())]
+    #[error(
+        "\"{}\" is a symbolic link to \"{}\", which does not exist (give that path itself)",
+        .path.display(), .to.display()
+    )]
     DanglingLink {
         /// The output.
         path: PathBuf,
@@ -94,10 +97,10 @@ pub enum GetError {
         error: io::Error,
     },
     /// A temporary file, or one of those kept, failed.
-    #[error("cannot keep what was fetched: {}{}", .0, advice(.0))]
+    #[error("cannot keep the downloaded data: {}{}", .0, advice(.0))]
     Io(#[from] io::Error),
     /// Another get of the same file is at work.
-    #[error("{} is in use: another get of the same file is at work", .path.display())]
+    #[error("\"{}\" is in use by another get of the same file", .path.display())]
     Busy {
         /// The folder in which it keeps what it has.
         path: PathBuf,
@@ -115,7 +118,7 @@ pub enum GetError {
         why: &'static str,
     },
     /// It was told to stop.
-    #[error("interrupted: the same command goes on from here")]
+    #[error("interrupted (run the same command to resume)")]
     Interrupted,
 }
 
@@ -133,7 +136,7 @@ impl GetError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; with more room the same command goes on where it stopped"
+            " (free some space, and run the same command to resume)"
         }
         _ => "",
     }

@@ -96,23 +96,22 @@ pub(super) enum Origin {
 pub enum UnusedSeed {
     /// The archive is locked.
     #[error(
-        "the archive is encrypted and kept as it is, and stored frames are found in other archives alone"
+        "the archive is encrypted and kept unchanged, so only other archives can have its stored frames"
     )]
     Sealed,
     /// The archive's group secret is not known.
     #[error(
-        "the archive has a group secret, and only who gives it can tell which chunks are in it; stored frames \
-         are found in other archives all the same"
+        "the archive has a group secret, which is needed to find out its chunks; other archives can have its \
+         stored frames without it"
     )]
     GroupSecret,
     /// The archive is to be the output, and nobody makes its frames anew.
     #[error(
-        "the archive has profile small and is kept as it is, and its stored frames are found in other archives \
-         alone"
+        "the archive has profile small and is kept unchanged, so only other archives can have its stored frames"
     )]
     Frames,
     /// The archive does not say how it was cut.
-    #[error("nothing tells how the archive was cut into chunks")]
+    #[error("it is unknown how the archive was cut into chunks")]
     Cuts,
 }
 
@@ -124,19 +123,19 @@ pub enum ServerProblem {
     #[error(transparent)]
     Remote(RemoteError),
     /// It sent something else.
-    #[error("what it sent as chunk {name} is not that")]
+    #[error("it sent wrong data for chunk {name}")]
     WrongBytes {
         /// Which chunk.
         name: ChunkName,
     },
     /// It sent, or was about to send, more than the chunk can have.
-    #[error("what it sent as chunk {name} is longer than that can be")]
+    #[error("its data for chunk {name} is too long")]
     TooLong {
         /// Which chunk.
         name: ChunkName,
     },
     /// Many chunks in a row were not there.
-    #[error("it does not know chunks by name, or not these")]
+    #[error("it does not have chunks by name, or not these")]
     KnowsNone,
 }
 
@@ -171,13 +170,15 @@ fn as_text<S: Serializer>(reason: &Option<impl Display>, to: S) -> Result<S::Ok,
 #[non_exhaustive]
 pub enum NotByName {
     /// Chunks of profile `small` have no frames of their own.
-    #[error("the archive's profile is small, and only chunks of profile shared can be had by name")]
+    #[error(
+        "the archive has profile small, but only chunks of profile shared are available by name"
+    )]
     Profile,
     /// Chunks of an encrypted archive are sealed, and checked by what the table says of their frames.
-    #[error("the archive is encrypted, and its chunks are checked by where they are in it")]
+    #[error("the archive is encrypted, and its chunks are checked by their position in it")]
     Encrypted,
     /// Its frames are wanted as they are stored.
-    #[error("the archive is wanted as it is, and chunks by name may be stored in another way")]
+    #[error("the archive is kept unchanged, but chunks by name may be stored differently")]
     Archive,
 }
 

@@ -27,7 +27,7 @@ pub(super) use reading::{open_archive, walk_seed};
 use taking::{Found, Taking};
 
 /// What is said of seeds for archives that are not encrypted.
-const LOCKED: &str = "an encrypted archive is a seed for encrypted ones alone";
+const LOCKED: &str = "an encrypted archive can be a seed only for encrypted archives";
 
 /// A chunk of the archive that a seed is to give, as it is kept by the seed's chunk.
 #[derive(Clone, Copy)]

@@ -48,7 +48,7 @@ pub enum MountError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// What it would be mounted on is no folder.
-    #[error("{} cannot be mounted on: {error}", .at.display())]
+    #[error("cannot mount on \"{}\": {error}", .at.display())]
     Place {
         /// Where.
         at: PathBuf,
@@ -56,7 +56,10 @@ pub enum MountError {
         error: io::Error,
     },
     /// A mount whose process was killed is still there.
-    #[error("{0} is still mounted by a process that is gone: `umount {0}` or `fusermount3 -u {0}` frees it", .at.display())]
+    #[error(
+        "\"{0}\" is still mounted by a process that has ended (run `umount {0}` or `fusermount3 -u {0}`)",
+        .at.display()
+    )]
     Left {
         /// Where.
         at: PathBuf,
@@ -69,7 +72,7 @@ pub enum MountError {
     },
     /// The system has no FUSE.
     #[error(
-        "there is no /dev/fuse here: load the kernel's module (modprobe fuse), or give it to the container (--device /dev/fuse)"
+        "/dev/fuse not found (load the kernel module: modprobe fuse, or pass it to the container: --device /dev/fuse)"
     )]
     NoDevice,
     /// The system's device cannot be used.
@@ -87,9 +90,7 @@ pub enum MountError {
         at: PathBuf,
     },
     /// Others may only be let in by root's leave.
-    #[error(
-        "other users are let in only by root, or where /etc/fuse.conf has a line `user_allow_other`"
-    )]
+    #[error("only root can allow other users, unless /etc/fuse.conf has a line `user_allow_other`")]
     AllowOther,
     /// The system refuses.
     #[error("cannot mount on \"{}\": {error}", .at.display())]
@@ -311,7 +312,7 @@ impl Unmounter {
                 Ok(())
             }
             // `fusermount3` is not asked for its reasons.
-            Standing::Uppermost => Err(refused(io::Error::other("the system did not say why"))),
+            Standing::Uppermost => Err(refused(io::Error::other("the system gave no reason"))),
         }
     }
 }

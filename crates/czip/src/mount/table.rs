@@ -25,7 +25,7 @@ impl MountId {
         let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", found.as_raw_fd()))?;
         let id = info.lines().find_map(|line| line.strip_prefix("mnt_id:"));
         let id = id.and_then(|id| id.trim().parse().ok()).map(Self);
-        id.ok_or_else(|| io::Error::other("the kernel does not give the ids of mounts"))
+        id.ok_or_else(|| io::Error::other("the kernel does not report the ids of mounts"))
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn answer(
         Content::Origin(proxy) => proxy.answer(shared, client, request).await,
     };
     let answered = answered.unwrap_or_else(|error| {
-        tracing::error!(path, %error, "cannot answer");
+        tracing::error!(path, %error, "cannot answer a request");
         text(StatusCode::INTERNAL_SERVER_ERROR)
     });
     match is_head {

@@ -94,7 +94,7 @@ impl AnswerBody {
             let broke_off = |error| ServeError::Origin { error };
             loop {
                 let frame = timeout(patience, body.frame()).await;
-                let late = |_| broke_off("nothing came for too long".to_owned());
+                let late = |_| broke_off("no data was received for too long".to_owned());
                 let Some(frame) = frame.map_err(late)? else {
                     return Ok(None);
                 };
@@ -184,7 +184,7 @@ impl Record {
 
     fn failed(&mut self, error: &ServeError) {
         self.is_failed = true;
-        tracing::error!(path = self.path, %error, "cannot send what was asked for");
+        tracing::error!(path = self.path, %error, "cannot send the requested data");
     }
 }
 

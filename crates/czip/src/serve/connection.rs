@@ -74,7 +74,7 @@ pub(super) async fn serve(
             Err(error) if is_of_one_connection(&error) => continue,
             Err(error) => {
                 // No descriptors, as a rule: one that does nothing gives its own, others end some time.
-                tracing::error!(%error, "cannot take a connection");
+                tracing::error!(%error, "cannot accept a connection");
                 idle.notify_one();
                 sleep(Duration::from_millis(100)).await;
                 continue;
@@ -100,7 +100,7 @@ pub(super) async fn serve(
         let _ = phase.send(Phase::Ending);
         let _ = tokio::time::timeout(END_TIMEOUT, places.acquire_many(all)).await;
         let cut_off = shared.counters.drain_cut_off.load(Ordering::Relaxed);
-        tracing::warn!(cut_off, "stopped: answers were cut off");
+        tracing::warn!(cut_off, "stopped, and cut off open answers");
     }
     Ok(())
 }

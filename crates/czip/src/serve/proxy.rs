@@ -92,7 +92,7 @@ pub enum ProxyError {
     #[error(transparent)]
     Origin(#[from] RemoteError),
     /// Its address has what no folder on a web server has.
-    #[error("{url:?} is no address of a folder: leave out what begins with '?'")]
+    #[error("{url:?} is not the address of a directory (remove the part that begins with '?')")]
     NoFolder {
         /// As it was given.
         url: String,
@@ -155,7 +155,7 @@ impl Origin {
         let counters = Arc::new(OriginCounters::default());
         let cache = Arc::new(Cache::open_or_retry(&options.cache, |folder, error| {
             let folder = folder.display();
-            tracing::warn!(%folder, %error, "chunks cannot be kept; they are fetched each time");
+            tracing::warn!(%folder, %error, "cannot keep chunks; fetching them each time");
         }));
         let client = Client::new(address, options, counters.clone())?;
         Ok(Self {

@@ -72,7 +72,7 @@ impl Site {
                         Ok(opened) => return Ok(Target::Archive(opened)),
                         Err(error) => {
                             let path = shown(components);
-                            tracing::debug!(path, %error, "served as it is, though it cannot be opened");
+                            tracing::debug!(path, %error, "cannot open the archive; serving the file unchanged");
                         }
                     }
                 }
@@ -91,7 +91,7 @@ impl Site {
                 Ok(Some(opened)) => return Ok(within(opened, &components[length..], path)),
                 Ok(None) => {}
                 Err(ReadError::Format(error @ FormatError::NotAnArchive)) => {
-                    tracing::debug!(path = shown(&archive), %error, "it has no content to serve");
+                    tracing::debug!(path = shown(&archive), %error, "no content to serve from this file");
                 }
                 Err(error) => return Err(error),
             }
@@ -149,7 +149,7 @@ impl Site {
                 if found.len() == count {
                     tracing::warn!(
                         count,
-                        "there are more archives; their chunks have no names here"
+                        "too many archives: the chunks of the others are not available by name"
                     );
                     return Ok(found);
                 }

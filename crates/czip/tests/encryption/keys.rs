@@ -262,7 +262,7 @@ fn a_file_without_identities_says_why() {
         problem(&"#".repeat(70_000)),
         IdentityProblem::TooLong { bytes: 70_000 }
     );
-    let what = "a key of kind ecdsa-sha2-nistp256".to_owned();
+    let what = "a key of type ecdsa-sha2-nistp256".to_owned();
     assert_eq!(problem(ECDSA), IdentityProblem::UnsupportedSsh { what });
     let error = Identities::new().add("here", b"\xff").unwrap_err();
     assert_eq!(error.problem, IdentityProblem::NotText);

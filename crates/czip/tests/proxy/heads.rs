@@ -49,7 +49,7 @@ fn fields_of_any_number_pass_and_beyond_the_limit_it_is_named() {
             true => assert_eq!((answer.status, &*said), (200, "hello"), "{count}"),
             false => {
                 assert_eq!(answer.status, 502);
-                assert!(said.contains("larger than 64 KiB"), "{said}");
+                assert!(said.contains("limit 64 KiB"), "{said}");
             }
         }
     }

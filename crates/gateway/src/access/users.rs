@@ -101,7 +101,7 @@ pub(crate) enum UserError {
         reason: Box<UserError>,
     },
     /// Values or files without a user.
-    #[error("has no user, so nobody could sign in")]
+    #[error("has no user, so no client could sign in")]
     Empty,
 }
 

@@ -41,84 +41,84 @@ macro_rules! metrics {
 
 metrics! {
     const OF_PROGRAM: Status = {
-        /// 1, with the program's role and version and the kernels that it runs with.
+        /// Always 1. The labels are the program's role, its version and its SIMD path.
         refrain_info = |_| 1.0;
     }
 
     const OF_GATEWAY: Status = {
         /// Time since the gateway started.
         refrain_uptime_seconds = |it| it.uptime_s;
-        /// What all links may hold together.
+        /// Memory limit of all links together.
         refrain_memory_bound_bytes = |it| it.memory.bound_bytes as f64;
-        /// What the links have reserved of the bound.
+        /// Part of the memory limit that the links have reserved.
         refrain_memory_reserved_bytes = |it| it.memory.reserved_bytes as f64;
-        /// What the links' caches, tables and second stages take now.
+        /// Memory that the links' caches, tables and second stages use now.
         refrain_memory_allocated_bytes = |it| it.memory.allocated_bytes as f64;
-        /// What the whole process has resident.
+        /// Resident memory of the whole process.
         refrain_memory_resident_bytes = |it| it.memory.resident_bytes.map(|bytes| bytes as f64);
     }
 
     const OF_STORE: Store = {
         /// 1 if the store is open, else 0.
         refrain_store_open = |it| f64::from(it.is_open);
-        /// 1 from what last went wrong with the store until it goes well again, else 0.
+        /// 1 from an error of the store until it works again, else 0.
         refrain_store_failing = |it| f64::from(it.last_error.is_some());
-        /// What the store takes on disk.
+        /// Disk space that the store uses.
         refrain_store_disk_bytes = |it| it.disk_bytes as f64;
-        /// What it may take.
+        /// Disk space that the store may use.
         refrain_store_disk_bound_bytes = |it| it.disk_bytes_max as f64;
         /// Chunks in the store.
         refrain_store_chunks = |it| it.chunks as f64;
-        /// Bytes of chunks that came since the store was opened.
+        /// Bytes of chunks received since the store was opened.
         refrain_store_received_bytes_total = |it| it.received_bytes as f64;
-        /// Bytes of chunks that were new to it.
+        /// Bytes of received chunks that were new to the store.
         refrain_store_stored_bytes_total = |it| it.stored_bytes as f64;
-        /// Chunks that went to make room.
+        /// Chunks that were deleted to free disk space.
         refrain_store_evicted_chunks_total = |it| it.evicted_chunks as f64;
-        /// Chunks that were found damaged, and are gone.
+        /// Chunks that were found damaged and dropped.
         refrain_store_damaged_chunks_total = |it| it.damaged_chunks as f64;
     }
 
     const OF_PEER: Peer = {
         /// 1 if a lane to the peer is up, else 0.
         refrain_peer_up = |it| f64::from(it.up);
-        /// 1 if a near end's new flows go to the peer where nothing names another for them, else 0.
+        /// 1 if new flows of a near end go to the peer unless a route or a forward names another, else 0.
         refrain_peer_serves = |it| it.serves.map(f64::from);
         /// Lanes that are up.
         refrain_lanes = |it| it.lanes as f64;
-        /// Lanes that are up and were held up by loss within 10 s.
+        /// Lanes that are up and were delayed by packet loss within the last 10 s.
         refrain_lanes_held_up = |it| it.lanes_held_up as f64;
         /// Flows that are open.
         refrain_flows_open = |it| it.flows_open as f64;
-        /// Holes in the log of what this end sends.
+        /// Holes in the log of the data that this end sends.
         refrain_holes = |it| it.holes as f64;
-        /// Plain bytes that are held in memory for what this end offered.
+        /// Plain bytes in memory for the predictions that this end offered.
         refrain_predictions_held_bytes = |it| it.offered_bytes_held as f64;
         /// Smoothed round trip over TCP, TLS and both programs.
         refrain_round_trip_seconds = |it| it.round_trip_ms.map(|time| time / 1e3);
-        /// Sampling period of the moment: less is more effort.
+        /// Current sampling period. A smaller one is more effort.
         refrain_effort_period_bytes = |it| it.effort.as_ref().map(|it| it.period_bytes.into());
-        /// Level of zstd of the moment.
+        /// Current level of zstd.
         refrain_effort_zstd_level = |it| it.effort.as_ref().map(|it| it.zstd_level.into());
     }
 
     // Savings of a moment may be negative: gauges.
     const OF_DIRECTION: Direction = {
-        /// What matching saved, net of its tokens.
+        /// Bytes that matching saved, minus its tokens.
         refrain_matching_saved_bytes = |it| it.matching_saved_bytes as f64;
-        /// What zstd saved of the rest.
+        /// Bytes that zstd saved of the rest.
         refrain_zstd_saved_bytes = |it| it.zstd_saved_bytes as f64;
         /// Size of the cache.
         refrain_cache_bytes = |it| it.cache_bytes as f64;
-        /// How much of the cache is filled.
+        /// Filled part of the cache.
         refrain_cache_filled_bytes = |it| it.cache_filled_bytes as f64;
     }
 
     // Gauges: a target that leaves the table, and returns, begins at 0.
     const OF_TARGET: CarriedBytes = {
-        /// Plain bytes of applications, of the targets that carried most, and of the others.
+        /// Plain bytes of applications: of each target with the most traffic, and of all others together.
         refrain_target_app_bytes = |it| it.app_bytes as f64;
-        /// Bytes of their frames on the link, inside of its encryption.
+        /// Bytes of the targets' frames on the link, before encryption.
         refrain_target_link_bytes = |it| it.link_bytes as f64;
     }
 }

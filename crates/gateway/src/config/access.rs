@@ -48,7 +48,7 @@ impl Config {
         if self.access.users.is_some() && !self.ways_in.iter().any(WayIn::is_proxy) {
             return Err(settings.wrong(
                 &PROXY_AUTH,
-                "needs --socks5 or --http-proxy; a forward cannot ask for a password, use --clients",
+                "needs --socks5 or --http-proxy (a forward cannot ask for a password: use --clients)",
             ));
         }
         for (index, way_in) in self.ways_in.iter().enumerate() {
@@ -78,13 +78,12 @@ impl Config {
                     false => "--clients",
                 };
                 return Some(format!(
-                    "{flag} {address} is open to all that can reach it; {restrict} would restrict \
-                     it"
+                    "{flag} {address} is open to all that can reach it (to restrict it: {restrict})"
                 ));
             }
             access.shuts_out_all(address).then(|| {
                 format!(
-                    "{flag} {address} takes no client: only this machine can reach it, and \
+                    "{flag} {address} refuses all clients: only this machine can reach it, and \
                      --clients does not list {}",
                     address.ip()
                 )

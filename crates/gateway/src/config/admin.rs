@@ -43,7 +43,7 @@ impl PartialEq for AdminToken {
 
 /// A token that is guessed or mangled easily.
 #[derive(Debug, thiserror::Error)]
-#[error("a token has 16 characters or more, and no spaces")]
+#[error("a token must have 16 characters or more, and no spaces")]
 pub struct WeakToken;
 
 impl FromStr for AdminToken {
@@ -74,7 +74,7 @@ pub(super) fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, 
     let hosts = settings.many_with(&ADMIN_HOST, |text| match text.parse()? {
         Host::Domain(name) => Ok::<String, BoxedError>(name),
         Host::Ipv4(_) | Host::Ipv6(_) => {
-            Err("must be a name: requests for IP addresses are answered in any case".into())
+            Err("must be a name (requests for IP addresses are always answered)".into())
         }
     })?;
     if listen.is_none() && !hosts.is_empty() {

@@ -68,7 +68,7 @@ config! {
 /// What is expected, if it has none.
 pub fn parse_folder(path: &str) -> Result<PathBuf, &'static str> {
     match path {
-        "" => Err("expected the path of a folder"),
+        "" => Err("expected the path of a directory"),
         path => Ok(PathBuf::from(path)),
     }
 }
@@ -81,7 +81,7 @@ pub fn parse_folder(path: &str) -> Result<PathBuf, &'static str> {
 pub fn parse_realm(name: &str) -> Result<String, &'static str> {
     match Realm::is_name(name) {
         true => Ok(name.to_owned()),
-        false => Err("a realm's name is not empty and has no control characters"),
+        false => Err("a realm's name must not be empty, and must have no control characters"),
     }
 }
 
@@ -129,7 +129,7 @@ impl HistoryOptions {
         let [held, bound, leaving] =
             [lowered.held_bytes, self.size.0, lowered.leaving_bytes].map(decimal_bytes);
         Some(format!(
-            "the store takes {held}, and its bound is now {bound}: the oldest history goes, {leaving} of it"
+            "the store uses {held}, and its limit is now {bound}: the oldest history is deleted, {leaving} of it"
         ))
     }
 

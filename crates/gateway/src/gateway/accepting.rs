@@ -31,18 +31,18 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 enum LinkRefused {
     /// The link does not take it.
-    #[error("a lane of {peer}: {refused}{}", limit(*refused, *lanes_max))]
+    #[error("cannot accept a lane of {peer}: {refused}{}", limit(*refused, *lanes_max))]
     Lane {
         peer: String,
         refused: LaneRefused,
         lanes_max: usize,
     },
     /// The peer has as many links as it may have, all with lanes.
-    #[error("{peer} has {LINKS_PER_PEER_MAX} links already: does each site have a key of its own?")]
+    #[error("{peer} already has {LINKS_PER_PEER_MAX} links (does each site have its own key?)")]
     TooManyLinks { peer: String },
     /// The peer's share of the memory is taken.
     #[error(
-        "the far end has no memory for another link of {peer}, beside the {links} that it has: \
+        "the far end has no memory for another link of {peer}, which has {links}: \
          raise its --memory or lower its --cache"
     )]
     NoMemory { peer: String, links: usize },
@@ -52,7 +52,7 @@ enum LinkRefused {
 fn limit(refused: LaneRefused, lanes_max: usize) -> String {
     match refused {
         LaneRefused::TooMany => {
-            format!(": at most {lanes_max} (--lanes-max, fewer with little --memory)")
+            format!(" (limit {lanes_max}: --lanes-max, fewer with little --memory)")
         }
         _ => String::new(),
     }
@@ -134,7 +134,7 @@ impl Gateway {
                 return Ok(None);
             }
             Err(_) => {
-                let error = format!("the peer at {host} ({label}) said no hello within {within:?}");
+                let error = format!("the peer at {host} ({label}) sent no hello within {within:?}");
                 peer.note_error(error, false);
                 return Ok(None);
             }
@@ -142,7 +142,7 @@ impl Gateway {
         let lane = match self.link_for(&peer, &hello) {
             Ok(Some(lane)) => lane,
             Ok(None) => {
-                tracing::debug!(peer = %label, %address, "the lane's link is gone: the peer begins anew");
+                tracing::debug!(peer = %label, %address, "the lane's link is gone: the peer begins a new one");
                 greeting::answer_and_close(&mut stream, Some(&hello)).await;
                 return Ok(None);
             }

@@ -18,7 +18,7 @@ use crate::{
 #[non_exhaustive]
 pub enum ConnectError {
     /// Its name cannot be looked up.
-    #[error("{peer}: {source}")]
+    #[error("cannot resolve {peer}: {source}")]
     Name {
         /// The far end.
         peer: String,
@@ -26,7 +26,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// Its name has no address.
-    #[error("{0}: the name has no address")]
+    #[error("cannot resolve {0}: the name has no address")]
     NoAddress(String),
     /// No connection opens.
     #[error("cannot connect to {address}: {source}")]
@@ -45,7 +45,7 @@ pub enum ConnectError {
         within: Duration,
     },
     /// The link has as many lanes as it may have.
-    #[error("the link has no lane left")]
+    #[error("the link already has its maximum of lanes")]
     NoLaneLeft,
     /// The connection failed, or what answers is not the peer.
     #[error(transparent)]

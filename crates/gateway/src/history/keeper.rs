@@ -112,7 +112,7 @@ impl Keeper {
                 // A disk that nothing is asked of may be as bad as before.
                 let is_well = !std::mem::take(&mut self.has_failed) && was_written;
                 if is_well && self.shared.trouble.clear() {
-                    tracing::info!("the store: it can be written again");
+                    tracing::info!("the store can be written again");
                 }
                 self.show();
                 sync_due = Instant::now() + SYNC_INTERVAL;
@@ -121,7 +121,7 @@ impl Keeper {
         if let Some(store) = self.own.into_inner()
             && let Err(error) = store.close()
         {
-            tracing::error!("the store was not written to its end: {error}");
+            tracing::error!("the store was not written completely: {error}");
         }
     }
 
@@ -140,8 +140,8 @@ impl Keeper {
     fn tell_damage(&mut self, damaged: u64) {
         if let Some(new) = self.damage_told.news(damaged, Instant::now()) {
             tracing::warn!(
-                "the store: {new} of its chunks and records were found damaged, and are given up: does its \
-                 disk fail? `refrain store verify` looks for all"
+                "the store: {new} of its chunks and records were found damaged and dropped: its disk may \
+                 be failing (`refrain store verify` searches for more)"
             );
         }
     }
@@ -164,14 +164,15 @@ impl Keeper {
 
     fn tell_open(&self) {
         self.shared.trouble.clear();
-        tracing::info!("the store: it is open now");
+        tracing::info!("the store is open now");
     }
 
     fn note_unopened(&mut self, opened: Result<(), StoreError>) {
         let Err(error) = opened else {
             return;
         };
-        let error = format!("not open: {error}; traffic goes on without it, and it is tried again");
+        let error =
+            format!("not open: {error}; traffic continues without it, and it is tried again");
         if self.shared.trouble.note(error.clone()) {
             tracing::error!("the store: {error}");
         }
@@ -290,7 +291,7 @@ impl Keeper {
             |source| source.read(place, wanted.chunks_max, wanted.bytes_max),
         );
         let chain = chain.unwrap_or_else(|error| {
-            tracing::debug!("a chain could not be read: {error}");
+            tracing::debug!("cannot read a chain of chunks: {error}");
             Chain::default()
         });
         let next = chain.next.map(|place| {

@@ -49,7 +49,7 @@ impl Neighbour {
                 let store = ReadOnlyStore::open(&self.folder, self.chunking)?;
                 if store.holds_only_files() {
                     tracing::warn!(
-                        "--store-also {}: it holds only added files, which serve their own gateway alone",
+                        "--store-also {}: it holds only added files, which only their own gateway uses",
                         self.folder.display()
                     );
                 }

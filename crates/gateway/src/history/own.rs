@@ -99,7 +99,7 @@ fn tell_evicted(stat: &StoreStat) {
         let [gone, bound] = [stat.evicted_bytes, stat.disk_bytes_max].map(decimal_bytes);
         let chunks = stat.evicted_chunks;
         tracing::info!(
-            "the store: {gone} of the oldest history went, {chunks} chunks, to keep within {bound}"
+            "the store: deleted {gone} of the oldest history, {chunks} chunks, to stay within {bound}"
         );
     }
 }

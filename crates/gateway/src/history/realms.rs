@@ -15,9 +15,9 @@ pub(super) fn tell(realm: &str, own: &StoreStat, also: &[NeighbourReport]) {
     let (of_realm, _) = sort(realm, &stats);
     let in_neighbours = match stats.len() {
         1 => "",
-        _ => ", those of neighbours included",
+        _ => ", including those of neighbours",
     };
-    tracing::info!("history of realm {realm}: {of_realm} chunks{in_neighbours}");
+    tracing::info!("history of realm \"{realm}\": {of_realm} chunks{in_neighbours}");
     if let Some(warning) = unknown(realm, &stats) {
         tracing::warn!("{warning}");
     }
@@ -29,8 +29,8 @@ pub(super) fn unknown(realm: &str, stats: &[&StoreStat]) -> Option<String> {
     let others = others.join(", ");
     (of_realm == 0 && !others.is_empty()).then(|| {
         format!(
-            "the store has no history of realm {realm} yet, but of: {others}. Is --realm as it was, and \
-             as in `refrain store add`?"
+            "the store has no history of realm \"{realm}\" yet, only of: {others} (use the same --realm as \
+             before, and as in `refrain store add`)"
         )
     })
 }

@@ -50,7 +50,10 @@ fn a_thread_that_panics_is_reported() {
     assert!(shared.trouble.last().is_none());
     report_panic(&shared, || panic!("as a bug would"));
     let told = shared.trouble.last().expect("it is told").text;
-    assert!(told.contains("no predictions until a restart"), "{told}");
+    assert!(
+        told.contains("nothing is predicted until a restart"),
+        "{told}"
+    );
 }
 
 #[test]

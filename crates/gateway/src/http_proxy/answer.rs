@@ -88,16 +88,16 @@ pub enum AnswerError {
     #[error("the origin reset the connection before it answered")]
     Reset,
     /// The peer's gateway gave up on it.
-    #[error("the other side ended the connection before the origin answered")]
+    #[error("the other end closed the connection before the origin answered")]
     EndedByPeer,
     /// The lane that carried it died.
-    #[error("the link to the other side broke before the origin answered")]
+    #[error("the link to the other end broke before the origin answered")]
     LinkBroken,
     /// Nothing moved for the idle time-out.
     #[error("the origin did not answer within the idle time-out")]
     TimedOut,
     /// The client's request has a body that has no one reading, so that it could not be sent.
-    #[error("where the request's body ends is ambiguous")]
+    #[error("the end of the request's body is ambiguous")]
     RequestBody,
 }
 

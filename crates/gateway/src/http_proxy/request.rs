@@ -46,16 +46,16 @@ pub enum HttpProxyError {
     )]
     NotProxied,
     /// Another scheme than `http:`, which goes through CONNECT.
-    #[error("only http: URLs are fetched here; for https: the client sends CONNECT")]
+    #[error("only http: URLs are fetched here; for https: URLs the client must send CONNECT")]
     Scheme,
     /// The request's target is not a host and a port.
     #[error("the request's target is not a host with a valid name and port")]
     Target,
     /// `Max-Forwards` says that this is the last that may see it.
-    #[error("the request may not be forwarded any further")]
+    #[error("the request must not be forwarded any further (Max-Forwards)")]
     NoForwardsLeft,
     /// The body's length is given twice, or in a way that has no one reading.
-    #[error("where the request's body ends is ambiguous")]
+    #[error("the end of the request's body is ambiguous")]
     BodyLength,
 }
 

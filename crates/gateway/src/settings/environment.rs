@@ -97,8 +97,8 @@ mod tests {
             said(Role::Far, &["REFRAIN_RATES=5Mbit", "REFRAIN_LANE_MAX=3"]),
             [
                 "REFRAIN_LANE_MAX is ignored: no option has this name; \
-                 did you mean 'REFRAIN_LANES_MAX'?",
-                "REFRAIN_RATES is ignored: no option has this name; did you mean 'REFRAIN_RATE'?",
+                 did you mean \"REFRAIN_LANES_MAX\"?",
+                "REFRAIN_RATES is ignored: no option has this name; did you mean \"REFRAIN_RATE\"?",
             ]
         );
         assert_eq!(
@@ -106,7 +106,7 @@ mod tests {
             [
                 "REFRAIN_PORT is ignored: no option has this name",
                 "REFRAIN_lanes is ignored: no option has this name; \
-                 did you mean 'REFRAIN_LANES'?",
+                 did you mean \"REFRAIN_LANES\"?",
             ]
         );
         let near = said(Role::Near, &["REFRAIN_LISTEN=[::]:7000"]);

@@ -79,10 +79,10 @@ fn an_empty_list_counts_as_given() {
 #[test]
 fn an_unknown_key_names_the_nearest() {
     let error = fault("lanes = 4\n\nidle_timeot = '1h'\n");
-    let expected = "near.toml:3: unknown key 'idle_timeot'; did you mean 'idle_timeout'?";
+    let expected = "near.toml:3: unknown key \"idle_timeot\"; did you mean \"idle_timeout\"?";
     assert_eq!(error, expected);
-    assert!(fault("peer_keys = []").contains("did you mean 'peer_key'?"));
-    assert_eq!(fault("xyz = 1"), "near.toml:1: unknown key 'xyz'");
+    assert!(fault("peer_keys = []").contains("did you mean \"peer_key\"?"));
+    assert_eq!(fault("xyz = 1"), "near.toml:1: unknown key \"xyz\"");
     assert!(fault("listen = 'a'").contains("an option of the other end"));
 }
 
@@ -90,13 +90,10 @@ fn an_unknown_key_names_the_nearest() {
 fn an_error_names_where_the_value_stands() {
     let message = |settings: &Settings| settings.one::<ByteSize>(&CACHE).unwrap_err().to_string();
     let file = parse("lanes = 4\ncache = '12 parsecs'").unwrap();
-    assert!(message(&file).starts_with("near.toml:2: cache '12 parsecs': an unknown unit"));
+    assert!(message(&file).starts_with("near.toml:2: cache \"12 parsecs\": unknown unit"));
     for (origin, start) in [
-        (Origin::Flag, "--cache '12 parsecs': an unknown"),
-        (
-            Origin::Environment,
-            "REFRAIN_CACHE '12 parsecs': an unknown",
-        ),
+        (Origin::Flag, "--cache \"12 parsecs\": unknown"),
+        (Origin::Environment, "REFRAIN_CACHE \"12 parsecs\": unknown"),
     ] {
         let mut settings = Settings::default();
         settings.add(&CACHE, "12 parsecs".into(), origin);

@@ -123,13 +123,19 @@ fn beyond_it_the_limit_is_named_and_nothing_is_tried_again() {
         let url = start(&file, move |head| filled(head, field, 66_000));
         let error = read(&url, &file).expect_err("it is too large");
         assert!(matches!(error, RemoteError::Connection { .. }), "{error:?}");
-        assert!(error.to_string().contains("larger than 64 KiB"), "{error}");
+        assert!(
+            error.to_string().contains("too large (limit 64 KiB)"),
+            "{error}"
+        );
     }
     let url = start(&file, |head| {
         format!("{head}X-Long: {}\r\n\r\n", "y".repeat(66_000))
     });
     let error = read(&url, &file).expect_err("it is too large");
-    assert!(error.to_string().contains("larger than 64 KiB"), "{error}");
+    assert!(
+        error.to_string().contains("too large (limit 64 KiB)"),
+        "{error}"
+    );
 }
 
 #[test]

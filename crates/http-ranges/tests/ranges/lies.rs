@@ -30,7 +30,7 @@ fn assert_says(error: &RemoteError, text: &str) {
     assert!(matches!(error, RemoteError::Lie { .. }), "{error}");
     let shown = error.to_string();
     assert!(
-        shown.contains("was asked for bytes=1000-1999, and"),
+        shown.contains("was asked for bytes=1000-1999, but"),
         "{shown}"
     );
     assert!(shown.contains(text), "{shown}");
@@ -82,12 +82,12 @@ fn too_many_bytes_are_noticed_however_they_come() {
         reply.body.push(0);
         reply.chunked()
     });
-    assert_says(&error, "more than the 1000 bytes");
+    assert_says(&error, "more than its 1000 bytes");
     let error = read_through(|_, _, mut reply| {
         reply.body.push(0);
         reply.without("Content-Length").ending(Ending::Close)
     });
-    assert_says(&error, "more than the 1000 bytes");
+    assert_says(&error, "more than its 1000 bytes");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn too_few_bytes_are_noticed_however_they_come() {
     assert!(
         error
             .to_string()
-            .contains("ended at byte 1600 of the file, 400 bytes early"),
+            .contains("ended at byte 1600 of the file, 400 bytes are missing"),
         "{error}"
     );
     assert_eq!(

@@ -119,7 +119,7 @@ fn a_server_that_wants_hours_gets_none() {
     assert!(
         error
             .to_string()
-            .contains("429, and to come again in 7200s"),
+            .contains("429, and wants the next request in 7200s"),
         "{error}"
     );
     assert_eq!(server.requests().len(), 1);

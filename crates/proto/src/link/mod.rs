@@ -269,7 +269,7 @@ impl LinkConfig {
             effort: EffortMode::default(),
             first_rung: None,
             flows_max: FLOWS_MAX,
-            flows_max_option: "a bound of the protocol",
+            flows_max_option: "a limit of the protocol",
             lanes_max: LANES_MAX,
             window_bytes: WINDOW_BYTES_MAX,
             pending_bytes_max: PENDING_BYTES_LINK_MAX,

@@ -112,7 +112,7 @@ impl World {
                 self.book_timer(end, link);
                 break;
             };
-            self.trace(|| format!("  {end} {link:x} says {event:?}"));
+            self.trace(|| format!("  {end} {link:x} reports {event:?}"));
             self.event(end, link, event)?;
         }
         Ok(())

@@ -161,7 +161,7 @@ impl World {
         };
         let [near, far] = [near, far].map(|side| side.link.status(self.now()));
         if !adds_up(&near) || !adds_up(&far) {
-            return Err("what targets carried is not what the link carried".to_owned());
+            return Err("the data of all targets is not the data of the link".to_owned());
         }
         for (end, sent, received) in [
             (End::Near, &near.counters.sent, &far.counters.received),
@@ -169,7 +169,7 @@ impl World {
         ] {
             if let Some((counter, sent, received)) = disagreement(&sent.layers, &received.layers) {
                 return Err(format!(
-                    "of {counter}, the {end} end counted {sent} as sent, and the other {received} \
+                    "of {counter}, the {end} end counted {sent} as sent, but the other end {received} \
                      as received"
                 ));
             }

@@ -138,7 +138,7 @@ fn open_plain(folder: impl AsFd, path: &Path, access: OFlags) -> io::Result<File
         Err(Errno::AGAIN) => openat(&folder, path, flags, Mode::empty()),
         opened => opened,
     };
-    let no_file = || refused("it is no regular file: remove it");
+    let no_file = || refused("it is not a regular file (remove it)");
     match opened.map(File::from) {
         Ok(file) if file.metadata()?.is_file() => Ok(file),
         Ok(_) => Err(no_file()),
@@ -146,7 +146,7 @@ fn open_plain(folder: impl AsFd, path: &Path, access: OFlags) -> io::Result<File
             // Systems differ in what they say of links.
             let there = statat(&folder, path, AtFlags::SYMLINK_NOFOLLOW);
             match there.map(|there| FileType::from_raw_mode(there.st_mode)) {
-                Ok(FileType::Symlink) => Err(refused("it is a symbolic link: remove it")),
+                Ok(FileType::Symlink) => Err(refused("it is a symbolic link (remove it)")),
                 Ok(FileType::RegularFile) | Err(_) => Err(error.into()),
                 Ok(_) => Err(no_file()),
             }
@@ -160,11 +160,13 @@ fn refuse_of_others(file: &Metadata, folder: &Metadata) -> io::Result<()> {
         return Ok(());
     }
     if file.nlink() > 1 {
-        return Err(refused("it has another name, as a hard link: remove it"));
+        return Err(refused("it has another name, as a hard link (remove it)"));
     }
     match file.uid() == folder.uid() {
         true => Ok(()),
-        false => Err(refused("its owner is not its folder's: remove it")),
+        false => Err(refused(
+            "its owner is not the directory's owner (remove it)",
+        )),
     }
 }
 

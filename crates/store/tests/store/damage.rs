@@ -54,7 +54,7 @@ fn a_segment_that_cannot_be_read_is_reported_and_the_others_are_verified() {
         assert_eq!(
             report.told,
             [format!(
-                "cannot read memory/{broken}: the disk does not read"
+                "cannot read \"memory/{broken}\": the disk does not read"
             )]
         );
         assert!(!report.is_whole() && report.chunks > 100, "{report:?}");

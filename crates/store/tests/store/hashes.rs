@@ -92,10 +92,10 @@ fn a_store_of_one_hash_is_refused_to_who_asks_for_another() {
             let said = refused.to_string();
             let options = [
                 format!(
-                    "it has --chunk-size 64 --chunk-min 64 --chunk-max 1024 --chunk-hash {stored},"
+                    "was made with --chunk-size 64 --chunk-min 64 --chunk-max 1024 --chunk-hash {stored},"
                 ),
                 format!(
-                    "asked is --chunk-size 64 --chunk-min 64 --chunk-max 1024 --chunk-hash {asked};"
+                    "not with --chunk-size 64 --chunk-min 64 --chunk-max 1024 --chunk-hash {asked} ("
                 ),
             ];
             for part in options {

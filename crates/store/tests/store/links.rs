@@ -155,7 +155,7 @@ fn who_only_reads_follows_no_symbolic_link() {
     let mut store = ReadOnlyStore::inspect(&fixture.store).expect("it opens");
     let report = store.verify(&mut |_| ());
     assert_eq!((report.chunks, report.damaged_chunks), (0, 20));
-    assert!(report.told[0].contains("00000001.chunks: it is a symbolic link"));
+    assert!(report.told[0].contains("00000001.chunks\": it is a symbolic link"));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
         let pipe = fixture.store.join(name);
         fs::remove_file(&pipe).expect("removed");
         mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("made");
-        let why = "no regular file";
+        let why = "not a regular file";
         match name {
             // It says what realms are called, and nothing needs it.
             "realms" => {
@@ -233,7 +233,7 @@ fn a_folder_in_place_of_a_file_is_refused() {
     let lock = fixture.store.join("lock");
     fs::remove_file(&lock).expect("removed");
     fs::create_dir(&lock).expect("made");
-    assert_refused(fixture.open(), &lock, "no regular file");
+    assert_refused(fixture.open(), &lock, "not a regular file");
 }
 
 #[test]
@@ -258,7 +258,11 @@ fn root_writes_to_no_file_that_may_be_anothers() {
 
         chown(&path, Some(0), Some(0)).expect("this is root");
         let before = state(&path);
-        assert_refused(fixture.open(), &path, "its owner is not its folder's");
+        assert_refused(
+            fixture.open(),
+            &path,
+            "its owner is not the directory's owner",
+        );
         assert_eq!(state(&path), before, "{name}");
 
         chown(&path, Some(OF_A_GATEWAY), Some(OF_A_GATEWAY)).expect("this is root");

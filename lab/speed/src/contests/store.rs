@@ -212,7 +212,7 @@ fn read(inputs: &Inputs) -> Contest<'_> {
         )
 }
 
-const DISK: &str = "the temporary folder has room";
+const DISK: &str = "the temporary directory has space";
 
 /// A store in a folder that goes with it.
 struct OnDisk {

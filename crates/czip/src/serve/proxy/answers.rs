@@ -84,7 +84,7 @@ impl Origin {
                 Some(why) => refusal(
                     StatusCode::BAD_GATEWAY,
                     &format!(
-                        "the origin has {path}{SUFFIX}, which cannot be used, and not the file itself: {why}"
+                        "the origin has {path}{SUFFIX} but not the file itself, and that archive cannot be used: {why}"
                     ),
                 ),
                 None => passed,
@@ -159,7 +159,7 @@ impl Origin {
             }
             Err(error) => {
                 let path = head.uri.path();
-                tracing::warn!(path, %error, "the origin's archive cannot be used; the plain file is passed");
+                tracing::warn!(path, %error, "cannot use the origin's archive; passing on the plain file");
                 self.counters.fell_back.fetch_add(1, Relaxed);
                 Err(error.to_string().into())
             }
@@ -198,7 +198,7 @@ fn refused(head: &Parts) -> Option<Answer> {
     }
     let path = head.uri.path();
     if !path.starts_with('/') {
-        return Some(refusal(StatusCode::BAD_REQUEST, "the path is none"));
+        return Some(refusal(StatusCode::BAD_REQUEST, "invalid path"));
     }
     // The origin may be a folder of a server: it is not left.
     let decoded = percent_decode_str(path).collect::<Vec<u8>>();

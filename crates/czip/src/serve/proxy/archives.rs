@@ -150,7 +150,7 @@ impl Archives {
         let opened = self.opened.get(path);
         if opened.as_ref().is_some_and(|opened| opened.has_failed()) {
             self.opened.remove(path);
-            let why = "a part of it could not be had, or is damaged".into();
+            let why = "a part of it is not available, or is damaged".into();
             *known = Known::Refused(now + REFUSED_FOR, why);
         }
         match &*known {
@@ -206,7 +206,7 @@ impl Archives {
                 tracing::warn!(
                     path,
                     error,
-                    "the archive of the origin cannot be used; the plain file is passed"
+                    "cannot use the origin's archive; passing on the plain file"
                 );
                 self.opened.remove(path);
                 let why: Arc<str> = error.into();
@@ -278,7 +278,7 @@ impl Archives {
         };
         let opened = opened.map_err(|error| error.to_string())?;
         match opened.weight() > OPENED_BYTES / 4 {
-            true => Err("it is too large for a proxy to hold open".to_owned()),
+            true => Err("it is too large for a proxy to keep open".to_owned()),
             false => Ok(Some(Arc::new(opened))),
         }
     }

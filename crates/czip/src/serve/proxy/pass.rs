@@ -140,7 +140,7 @@ impl Client {
         let path_and_query = head.uri.path_and_query();
         let path_and_query = path_and_query.map_or("/", |path_and_query| path_and_query.as_str());
         let Some(uri) = self.address.uri(path_and_query) else {
-            return refusal(StatusCode::BAD_REQUEST, "the path is none");
+            return refusal(StatusCode::BAD_REQUEST, "invalid path");
         };
         let mut request = Request::new(match body.is_end_stream() {
             true => Either::Right(Empty::new()),
@@ -156,7 +156,11 @@ impl Client {
             Ok(Ok(answer)) => self.passed_back(answer),
             Ok(Err(error)) => {
                 let causes = causes(&error);
-                tracing::warn!(path = path_and_query, error = causes, "no answer to pass");
+                tracing::warn!(
+                    path = path_and_query,
+                    error = causes,
+                    "no answer from the origin"
+                );
                 let (status, why) = failure(&error);
                 refusal(status, &why)
             }
@@ -199,7 +203,7 @@ impl Client {
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return refusal(
                 StatusCode::BAD_GATEWAY,
-                "the origin speaks another protocol now",
+                "the origin switched to another protocol",
             );
         }
         head.headers = end_to_end(&head.headers);
@@ -267,7 +271,7 @@ fn failure(error: &legacy::Error) -> (StatusCode, Cow<'static, str>) {
         ),
         ConnectionError::HeadTooLarge => {
             let limit = HEAD_BYTES_MAX >> 10;
-            let why = format!("the head of the origin's answer is larger than {limit} KiB");
+            let why = format!("the head of the origin's answer is too large (limit {limit} KiB)");
             return (StatusCode::BAD_GATEWAY, why.into());
         }
         _ if error.is_connect() => (StatusCode::BAD_GATEWAY, "the origin cannot be reached"),

@@ -46,16 +46,18 @@ pub(super) struct Wholes {
 pub(super) enum WholeError {
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    #[error("it cannot be kept: {0}")]
+    #[error("cannot keep it: {0}")]
     File(#[from] io::Error),
-    #[error("the origin neither sends parts of it nor says how long it is")]
+    #[error("the origin neither supports Range requests nor reports its length")]
     NoLength,
     #[error(
-        "the origin sends no parts of it, and as a whole it is too long: {bytes} bytes, where \
-         {bytes_max} are allowed, a quarter of the bound of the cache"
+        "the origin does not support Range requests, and the whole archive is too large: {bytes} bytes \
+         (limit {bytes_max}, a quarter of the cache limit)"
     )]
     TooLong { bytes: u64, bytes_max: u64 },
-    #[error("the origin sends no parts of it, and others that came as wholes leave no room for it")]
+    #[error(
+        "the origin does not support Range requests, and other whole archives leave no space for it"
+    )]
     NoRoom,
 }
 

@@ -35,13 +35,21 @@ fn parsed_encrypted(lie: impl FnOnce(&mut Header)) -> Result<Header, FormatError
 fn what_has_a_limit_may_reach_it_and_not_exceed_it() {
     type Set = fn(&mut Header, u32);
     let limits: [(&str, usize, Set); 6] = [
-        ("a longest chunk", limits::CHUNK_BYTES_MAX, |header, to| {
-            header.chunk_bytes_max = to;
-            header.frame_bytes_max = limits::FRAME_BYTES_MAX as u32;
-        }),
-        ("a largest frame", limits::FRAME_BYTES_MAX, |header, to| {
-            header.frame_bytes_max = to;
-        }),
+        (
+            "the longest chunk",
+            limits::CHUNK_BYTES_MAX,
+            |header, to| {
+                header.chunk_bytes_max = to;
+                header.frame_bytes_max = limits::FRAME_BYTES_MAX as u32;
+            },
+        ),
+        (
+            "the largest frame",
+            limits::FRAME_BYTES_MAX,
+            |header, to| {
+                header.frame_bytes_max = to;
+            },
+        ),
         ("a root", limits::ROOT_BYTES_MAX, |header, to| {
             header.root.stored_bytes = to;
         }),
@@ -76,7 +84,7 @@ fn what_contradicts_itself_is_refused() {
             (header.chunk_bytes, header.chunk_bytes_min) = (0, 0);
             header.chunk_bytes_max = 0;
         }),
-        ("tells what its private root keeps", |header| {
+        ("reveals data of its private root", |header| {
             header.summary.entries = 1;
         }),
         ("root", |header| {

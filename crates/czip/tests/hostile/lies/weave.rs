@@ -95,7 +95,7 @@ fn stretches_between_restart_points_have_a_limit() {
         content(&archive, 0).unwrap_err().to_string()
     };
     for stream in [FIELDS, TIMES] {
-        assert!(with_repeats(stream, LIMIT).contains("more than the bytes"));
+        assert!(with_repeats(stream, LIMIT).contains("extra bytes after the end"));
         let error = with_repeats(stream, LIMIT + 1);
         assert!(error.contains("between restart points"), "{error}");
     }

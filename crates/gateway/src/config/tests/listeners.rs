@@ -10,7 +10,7 @@ fn an_address_is_listened_on_once() {
     let error = fixture.far_fault(&[forward, admin].concat());
     assert_eq!(
         error,
-        "--admin '127.0.0.1:9000': two listeners at 127.0.0.1:9000"
+        "--admin \"127.0.0.1:9000\": two listeners at 127.0.0.1:9000"
     );
     let socks = ["--socks5", "127.0.0.1:9000"];
     let error = fixture.near(&[forward, socks].concat()).unwrap_err();
@@ -176,7 +176,7 @@ fn a_forward_is_written_as_ssh_has_it_or_with_an_equals_sign() {
     ] {
         let error = fixture.near(&["--forward", text]).unwrap_err().to_string();
         assert!(
-            error.starts_with(&format!("--forward '{text}': ")),
+            error.starts_with(&format!("--forward \"{text}\": ")),
             "{error}"
         );
     }
@@ -201,7 +201,7 @@ fn a_listener_that_others_can_reach_says_who_may_use_it() {
     ] {
         let near = |more: &[&str]| fixture.near(&[&[flag, value], more].concat());
         let error = near(&[]).unwrap_err().to_string();
-        let start = format!("{flag} '{value}': other machines can reach ");
+        let start = format!("{flag} \"{value}\": other machines can reach ");
         assert!(
             error.starts_with(&start) && error.contains(needs),
             "{error}"
@@ -237,7 +237,7 @@ fn a_listener_that_others_can_reach_says_who_may_use_it() {
     let several = ["--forward", first, "--forward", second, "--forward", third];
     let error = fixture.far_fault(&several);
     assert!(
-        error.starts_with("--forward '*:80:a:80': other machines"),
+        error.starts_with("--forward \"*:80:a:80\": other machines"),
         "{error}"
     );
     let several = [
@@ -250,7 +250,7 @@ fn a_listener_that_others_can_reach_says_who_may_use_it() {
     ];
     let error = fixture.far_fault(&several);
     assert!(
-        error.starts_with("--forward '81:b:80': two listeners"),
+        error.starts_with("--forward \"81:b:80\": two listeners"),
         "{error}"
     );
     // The far end's forwards as well; its lanes prove keys.
@@ -261,10 +261,10 @@ fn a_listener_that_others_can_reach_says_who_may_use_it() {
     assert!(open.unwrap().warnings()[0].contains("--forward [::]:80 is open to all"));
     let loopback = ["--forward", "80:a:80", "--clients", "10.0.0.0/8"];
     let nobody = fixture.far(&loopback).unwrap().warnings();
-    assert!(nobody[0].contains("takes no client"), "{nobody:?}");
+    assert!(nobody[0].contains("refuses all clients"), "{nobody:?}");
     let both = ["--clients", "::/0", "--open-to-all"];
     let error = fixture.far_fault(&[&forward[..], &both].concat());
-    assert_eq!(error, "--open-to-all 'true': contradicts --clients");
+    assert_eq!(error, "--open-to-all \"true\": contradicts --clients");
 }
 
 #[test]

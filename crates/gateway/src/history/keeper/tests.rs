@@ -202,14 +202,14 @@ fn what_somebody_has_to_see_to_is_refused_and_damage_is_not() {
         mask: PackMask::with_bits(14).expect("valid"),
         ..good.clone()
     };
-    assert!(refused(&coarse).is_some_and(|error| error.contains("cut otherwise")));
+    assert!(refused(&coarse).is_some_and(|error| error.contains("was made with")));
     let small = HistoryOptions {
         size: ByteSize(1 << 20),
         ..good.clone()
     };
     assert!(refused(&small).is_some_and(|error| error.contains("too small")));
     let foreign = options(folder.path().to_owned(), vec![]);
-    assert!(refused(&foreign).is_some_and(|error| error.contains("no store")));
+    assert!(refused(&foreign).is_some_and(|error| error.contains("not a store")));
     // A file is where a folder should be, at the end of the path or on the way.
     let file = folder.path().join("file");
     std::fs::write(&file, "").expect("written");
