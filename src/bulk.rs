@@ -106,6 +106,9 @@ pub(crate) struct BulkArguments {
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
+    /// Show chunks, the method, memory, and the speed of each stage
+    #[arg(short, long, conflicts_with = "json")]
+    verbose: bool,
     #[command(flatten)]
     keep: KeepArguments,
 }
@@ -114,7 +117,7 @@ pub(crate) struct BulkArguments {
 #[derive(Args)]
 #[command(next_help_heading = "Options for a chunk store")]
 struct KeepArguments {
-    /// Write all read data, each chunk once, to the chunk store in this directory. (`refrain czip create`
+    /// Write all data, each chunk once, to the chunk store in this directory. (`refrain czip create`
     /// makes archives)
     #[arg(short, long, value_name = "DIR", requires = "realm")]
     output: Option<PathBuf>,
@@ -180,7 +183,7 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     let outcome = find_redundancy(inputs, &options, sink, &mut |now: Progress<'_>| {
         bar.set_position(now.bytes);
         bar.set_message(format!(
-            "{} redundant",
+            "{} repeated",
             share(now.redundant_bytes, now.bytes)
         ));
         if let Some((path, failed)) = now.failure
@@ -216,7 +219,7 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     let kept = kept.map(|kept| (kept, begun.elapsed()));
     let report = Report::new(&outcome, &options, why, kept);
     // Who reads no more of it, such as `head`, has the exit code still.
-    let printed = report.print(arguments.json);
+    let printed = report.print(arguments.json, arguments.verbose);
     if outcome.is_cut_short {
         interrupt.check()?;
     }

@@ -12,6 +12,9 @@ pub(crate) const OF_BYTES: &str = "{bar:20} {decimal_bytes} of {decimal_total_by
 pub(crate) const SOME_BYTES: &str =
     "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}  {wide_msg}";
 
+/// What is said of bytes that are only looked at: how fast that is tells nothing of the rest.
+pub(crate) const LOCAL_BYTES: &str = "{spinner} {decimal_bytes}  {wide_msg}";
+
 /// A progress bar on a terminal, nothing elsewhere.
 pub(crate) fn bar(template: &str) -> ProgressBar {
     let target = match std::io::stderr().is_terminal() {

@@ -6,12 +6,14 @@ mod watch;
 use std::{io::Write, path::PathBuf, time::Duration};
 
 use anyhow::Context;
+use console::Term;
 use refrain_gateway::text_file::remove_byte_order_mark;
 
 use crate::{
     bounded::seconds_from,
     local::{self, Found, Place},
 };
+use tables::View;
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct StatusArguments {
@@ -22,8 +24,11 @@ pub(crate) struct StatusArguments {
     #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
     /// Print the status as JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "verbose")]
     json: bool,
+    /// Show caches, effort, and the part of each layer in the savings
+    #[arg(short, long)]
+    verbose: bool,
     /// Show the status every SECONDS until Ctrl-C [default: 2]
     #[arg(
         long,
@@ -51,8 +56,18 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
 /// The status as tables.
 fn show(arguments: &StatusArguments) -> anyhow::Result<String> {
     let mut tables = Vec::new();
-    tables::print(&fetch(arguments)?.status, &mut tables)?;
+    let view = View {
+        is_verbose: arguments.verbose,
+        columns_max: columns(),
+    };
+    tables::print(&fetch(arguments)?.status, view, &mut tables)?;
     Ok(String::from_utf8(tables)?)
+}
+
+/// Of the terminal. A file takes lines of any length.
+fn columns() -> usize {
+    let terminal = Some(Term::stdout()).filter(Term::is_term);
+    terminal.map_or(usize::MAX, |terminal| terminal.size().1.into())
 }
 
 fn fetch(arguments: &StatusArguments) -> anyhow::Result<Found> {

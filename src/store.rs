@@ -22,7 +22,7 @@ use refrain_store::{
 use crate::{
     progress::bar,
     report,
-    table::{bytes, printable_path},
+    table::{bytes, count, printable_path},
     told::tell,
 };
 
@@ -42,8 +42,8 @@ enum StoreCommand {
     /// The store keeps only metadata, and the data stays in the files. A file that changes later is noticed
     /// and no longer used.
     Add(AddArguments),
-    /// Show the content of a store and its size
-    Stat(StoreOptions),
+    /// Show the size of a store and its realms
+    Stat(StatArguments),
     /// Read and check all data of a store; the exit code is 1 if any of it is damaged
     Verify(StoreOptions),
 }
@@ -56,6 +56,15 @@ struct StoreOptions {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+#[derive(clap::Args)]
+struct StatArguments {
+    #[command(flatten)]
+    store: StoreOptions,
+    /// Show the parts of the store, its age, and memory when open
+    #[arg(short, long, conflicts_with = "json")]
+    verbose: bool,
 }
 
 #[derive(clap::Args)]
@@ -82,7 +91,7 @@ struct NewStoreOptions {
     /// Limit the store on disk to this size [default: unchanged, or 100GB for a new store]
     #[arg(long, env = "REFRAIN_STORE_SIZE", value_name = "SIZE")]
     store_size: Option<ByteSize>,
-    /// Set the average chunk of a new store, a power of two [default: 8KiB]
+    /// Set the average chunk size of a new store, a power of two [default: 8KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_average)]
     chunk_size: Option<u8>,
     /// Set the shortest chunk of a new store [default: 2KiB]
@@ -128,9 +137,11 @@ pub(crate) fn store_config(path: &Path, size: Option<ByteSize>) -> anyhow::Resul
 pub(crate) fn run(arguments: &StoreArguments) -> anyhow::Result<()> {
     match &arguments.command {
         StoreCommand::Add(arguments) => add(arguments),
-        StoreCommand::Stat(options) => {
-            let stat = ReadOnlyStore::inspect(&options.store)?.stat();
-            report::to_stdout(options.json, &stat, |out| print::stat(&stat, out))
+        StoreCommand::Stat(arguments) => {
+            let stat = ReadOnlyStore::inspect(&arguments.store.store)?.stat();
+            report::to_stdout(arguments.store.json, &stat, |out| {
+                print::stat(&stat, arguments.verbose, out)
+            })
         }
         StoreCommand::Verify(options) => verify(options),
     }
@@ -162,10 +173,8 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     let report = store.add_files(&arguments.dir, realm, arguments.all, &mut |progress| {
         bar.set_length(progress.bytes_total);
         bar.set_position(progress.bytes);
-        bar.set_message(format!(
-            "{} of {} files",
-            progress.files, progress.files_total
-        ));
+        let files = count(progress.files_total, "file", "files");
+        bar.set_message(format!("{} of {files}", progress.files));
     });
     bar.finish_and_clear();
     let report = report?;
@@ -185,7 +194,11 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     report::to_stdout(arguments.store.json, &report, |out| {
         print::added(&report, out)
     })?;
-    ensure!(left == 0, "{left} files or directories were not added");
+    ensure!(
+        left == 0,
+        "{} not added",
+        count(left, "file or directory was", "files or directories were")
+    );
     Ok(())
 }
 

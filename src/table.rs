@@ -13,17 +13,22 @@ pub(crate) use refrain_gateway::units::decimal_bytes as bytes;
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     are_left: Vec<bool>,
+    are_optional: Vec<bool>,
 }
+
+/// Between columns.
+const GAP: usize = 2;
 
 impl Table {
     /// The head as it is printed, with two spaces between columns. The first goes to the left, and
-    /// those of words, which have a `<` here.
+    /// those of words, which have a `<` here. A `?` marks columns that a narrow terminal does not show.
     pub(crate) fn new(head: &str) -> Self {
         let head: Vec<&str> = head.split("  ").collect();
-        let is_left = |(index, cell): (usize, &&str)| index == 0 || cell.starts_with('<');
-        let names = head.iter().map(|cell| cell.replace('<', ""));
+        let is_left = |(index, cell): (usize, &&str)| index == 0 || cell.contains('<');
+        let names = head.iter().map(|cell| cell.replace(['<', '?'], ""));
         Self {
             are_left: head.iter().enumerate().map(is_left).collect(),
+            are_optional: head.iter().map(|cell| cell.contains('?')).collect(),
             rows: vec![names.collect()],
         }
     }
@@ -33,19 +38,38 @@ impl Table {
     }
 
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let columns = self.are_left.iter().enumerate();
-        let columns = columns.map(|(index, &is_left)| {
-            let width = self.rows.iter().map(|row| row[index].chars().count());
-            (width.max().unwrap_or(0), is_left)
-        });
-        let columns: Vec<_> = columns.collect();
+        self.print_within(usize::MAX, out)
+    }
+
+    /// Without the last optional columns, where `columns_max` characters are too few for all.
+    pub(crate) fn print_within(&self, columns_max: usize, out: &mut dyn Write) -> io::Result<()> {
+        let width = |index: usize| {
+            let widths = self.rows.iter().map(|row| row[index].chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let mut columns: Vec<(usize, usize)> = (0..self.are_left.len())
+            .map(|index| (index, width(index)))
+            .collect();
+        let too_wide = |columns: &[(usize, usize)]| {
+            let widths: usize = columns.iter().map(|(_, width)| width + GAP).sum();
+            widths > columns_max.saturating_add(GAP)
+        };
+        while too_wide(&columns)
+            && let Some(last) = columns
+                .iter()
+                .rposition(|&(index, _)| self.are_optional[index])
+        {
+            columns.remove(last);
+        }
         for row in &self.rows {
-            let cells = row.iter().zip(&columns);
-            let cells = cells.map(|(cell, &(width, is_left))| match is_left {
-                true => format!("{cell:<width$}"),
-                false => format!("{cell:>width$}"),
+            let cells = columns.iter().map(|&(index, width)| {
+                let cell = &row[index];
+                match self.are_left[index] {
+                    true => format!("{cell:<width$}"),
+                    false => format!("{cell:>width$}"),
+                }
             });
-            let line = cells.collect::<Vec<_>>().join("  ");
+            let line = cells.collect::<Vec<_>>().join(&" ".repeat(GAP));
             writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())
@@ -126,6 +150,21 @@ mod tests {
             String::from_utf8(out).expect("text"),
             "a    long  words\nxyz     1  so\n"
         );
+    }
+
+    #[test]
+    fn a_narrow_table_has_no_optional_columns() {
+        let mut table = Table::new("a  ?bb  <c  ?<dd");
+        table.row(["1", "2", "3", "4"].map(str::to_owned));
+        let shown = |columns_max| {
+            let mut out = Vec::new();
+            table.print_within(columns_max, &mut out).expect("memory");
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(shown(12), "a  bb  c  dd\n1   2  3  4\n");
+        assert_eq!(shown(11), "a  bb  c\n1   2  3\n");
+        assert_eq!(shown(7), "a  c\n1  3\n");
+        assert_eq!(shown(1), "a  c\n1  3\n");
     }
 
     #[test]

@@ -89,8 +89,8 @@ fn files_are_added_shown_and_verified() {
 
     let store = world.store().display().to_string();
     for (subcommand, words) in [
-        ("stat", ["chunks", "mirror"]),
-        ("verify", ["intact", "700 kB"]),
+        ("stat", ["of 100 GB on disk, ", "mirror"]),
+        ("verify", ["OK: ", " chunks, 700 kB\n"]),
     ] {
         // The store's name may come from the environment.
         let mut refrain = command(&["store", subcommand]);
@@ -101,6 +101,9 @@ fn files_are_added_shown_and_verified() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
     }
+    let details = refrain(&["store", "stat", "--store", &store, "--verbose"]);
+    let text = String::from_utf8_lossy(&details.stdout);
+    assert!(text.contains("memory when open"), "{text}");
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn keys_and_stores_are_passed_over_and_named() {
         String::from_utf8_lossy(&added.stderr),
     );
     assert!(
-        added.status.success() && said.contains("3 files"),
+        added.status.success() && said.starts_with("added 3 files, "),
         "{said}{told}"
     );
     for part in [
@@ -254,7 +257,11 @@ fn damage_is_told_by_the_exit_code() {
     fs::write(&segment, content).expect("written");
 
     let store = world.store().display().to_string();
-    let (code, error) = refrain_fails(&["store", "verify", "--store", &store]);
+    let verify = ["store", "verify", "--store", &store];
+    let output = refrain(&verify);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("damaged: 1 chunk\nintact  "), "{text}");
+    let (code, error) = refrain_fails(&verify);
     assert_eq!(code, 1);
     for part in ["damaged", "never delivered"] {
         assert!(error.contains(part), "{part} is not in {error}");

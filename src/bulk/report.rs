@@ -1,6 +1,10 @@
 //! What `refrain bulk` found, as a table or as JSON.
 
-use std::{fs, slice, time::Duration};
+use std::{
+    fs,
+    io::{self, Write},
+    time::Duration,
+};
 
 use refrain_bulk::{BulkOptions, Histogram, Method, Outcome, Redundancy, StageTime};
 use refrain_codec::{chunk::chunking::ChunkingMethod, simd::Backend};
@@ -120,48 +124,71 @@ impl Report {
         kept.is_some_and(|kept| kept.store.new_bytes > kept.store.held_bytes)
     }
 
-    pub(super) fn print(&self, is_json: bool) -> std::io::Result<()> {
-        use std::io::Write;
-        let out = &mut std::io::stdout().lock();
+    /// The answer first, and the rest with `--verbose`.
+    pub(super) fn print(&self, is_json: bool, is_verbose: bool) -> io::Result<()> {
+        let out = &mut io::stdout().lock();
         if is_json {
             return writeln!(out, "{}", serde_json::to_string(self)?);
         }
+        // The errors say it all.
+        if self.found.files == 0 && self.found.failures > 0 {
+            return Ok(());
+        }
+        self.answer(out)?;
+        match is_verbose {
+            true => self.details(out),
+            false => Ok(()),
+        }
+    }
+
+    fn answer(&self, out: &mut dyn Write) -> io::Result<()> {
+        let found = &self.found;
+        let so_far = if self.is_cut_short { "so far, " } else { "" };
+        let repeats = match found.bytes {
+            0 => "nothing".to_owned(),
+            bytes => share(found.redundant_bytes, bytes),
+        };
+        writeln!(
+            out,
+            "{so_far}{repeats} repeats: {} of {} in {}",
+            bytes(found.redundant_bytes),
+            bytes(found.bytes),
+            count(found.files, "file", "files")
+        )?;
+        if found.forgotten_chunks > 0 {
+            let forgotten = count(found.forgotten_chunks, "chunk", "chunks");
+            writeln!(
+                out,
+                "possibly more: {forgotten} did not fit in --cache-size"
+            )?;
+        }
+        let rate = match found.bytes {
+            0 => String::new(),
+            _ => format!(" ({:.2} GB/s)", self.gb_per_s),
+        };
+        writeln!(out, "read in {:.3} s{rate}", self.seconds)?;
+        if let Some(KeptIn { store }) = &self.kept {
+            writeln!(
+                out,
+                "history: {} in realm {}, {} new, {} known",
+                count(store.files, "file", "files"),
+                printable(&store.realm),
+                bytes(store.new_bytes),
+                bytes(store.known_bytes)
+            )?;
+        }
+        Ok(())
+    }
+
+    /// How the answer was found.
+    fn details(&self, out: &mut dyn Write) -> io::Result<()> {
         let found = &self.found;
         let mean = found.bytes.checked_div(found.chunks).unwrap_or(0);
         let mut all = vec![
             (
-                "read",
-                format!(
-                    "{}{} of {} in {:.3} s: {:.2} GB/s, on {}",
-                    if self.is_cut_short { "so far " } else { "" },
-                    bytes(found.bytes),
-                    count(found.files, "file", "files"),
-                    self.seconds,
-                    self.gb_per_s,
-                    [slice::from_ref(&self.simd), &self.gpus[..]]
-                        .concat()
-                        .join(", ")
-                ),
-            ),
-            (
-                "redundant",
-                format!(
-                    "{} ({}){}",
-                    bytes(found.redundant_bytes),
-                    share(found.redundant_bytes, found.bytes),
-                    match found.forgotten_chunks {
-                        0 => String::new(),
-                        forgotten => format!(
-                            ", possibly more: {} did not fit in --cache-size",
-                            count(forgotten, "chunk", "chunks")
-                        ),
-                    }
-                ),
-            ),
-            (
                 "chunks",
                 format!(
-                    "{}, {} of them redundant; {} on average",
+                    "{}, {} of them repeated; {} on average",
                     found.chunks,
                     found.redundant_chunks,
                     bytes(mean)
@@ -174,21 +201,13 @@ impl Report {
                     None => self.method.clone(),
                 },
             ),
-            (
-                "peak memory",
-                self.peak_memory_bytes.map_or("unknown".to_owned(), bytes),
-            ),
+            ("SIMD path", self.simd.clone()),
         ];
-        if let Some(KeptIn { store }) = &self.kept {
-            let kept = format!(
-                "{} of realm {}: {} new, {} known",
-                count(store.files, "file", "files"),
-                printable(&store.realm),
-                bytes(store.new_bytes),
-                bytes(store.known_bytes)
-            );
-            all.push(("history", kept));
+        if !self.gpus.is_empty() {
+            all.push(("GPUs", self.gpus.join(", ")));
         }
+        let peak = self.peak_memory_bytes.map_or("unknown".to_owned(), bytes);
+        all.push(("peak memory", peak));
         lines(&all, out)?;
         if !self.stages.is_empty() {
             writeln!(out)?;
@@ -208,7 +227,7 @@ impl Report {
             return Ok(());
         }
         writeln!(out)?;
-        let mut table = Table::new("chunks of at least  number  redundant");
+        let mut table = Table::new("chunks of at least  number  repeated");
         for lengths in &self.chunk_lengths {
             table.row([
                 ByteSize(lengths.bytes_min.into()).to_string(),

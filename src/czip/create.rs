@@ -23,6 +23,7 @@ use super::{
     bounded,
     keys::EncryptArguments,
     report::{self, NAMED_MAX, ReportedPath},
+    share,
     standard_io::{self, EndableInput, is_standard},
     threads,
 };
@@ -30,7 +31,7 @@ use crate::{
     inputs::{InputArguments, expected_bytes},
     interrupt::Interrupt,
     progress,
-    table::{bytes, count, lines, percent, printable_path},
+    table::{bytes, count, lines, printable_path},
     told::tell,
     wrong::WrongArguments,
 };
@@ -108,6 +109,9 @@ pub(crate) struct CreateArguments {
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
+    /// Show the number of chunks
+    #[arg(short, long, conflicts_with = "json")]
+    verbose: bool,
 }
 
 #[derive(Serialize)]
@@ -177,7 +181,10 @@ impl AllLeftOut {
                 let path = printable_path(path);
                 match archived_bytes {
                     0 => format!("skipped \"{path}\": {error}"),
-                    some => format!("archived only the first {some} bytes of \"{path}\": {error}"),
+                    some => {
+                        let some = bytes(some);
+                        format!("archived only the first {some} of \"{path}\": {error}")
+                    }
                 }
             }
             LeftOut::Changed { path } => {
@@ -243,7 +250,10 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         tell(left_out.add(LeftOut::Changed { path }));
     }
     let report = Report::new(&created, left_out);
-    let shown = |out: &mut dyn Write| lines(&report.lines(), out);
+    let shown = |out: &mut dyn Write| {
+        writeln!(out, "{}", report.headline())?;
+        lines(&report.lines(arguments.verbose), out)
+    };
     // The archive is made, whether anybody hears of it or not: who reads no more of this, such as
     // `head`, has the exit code still.
     let printed = match is_standard(&arguments.output) {
@@ -382,30 +392,24 @@ impl Report {
         }
     }
 
-    fn lines(&self) -> Vec<(&'static str, String)> {
+    fn headline(&self) -> String {
+        format!(
+            "{} → {}{}, {}",
+            bytes(self.plain_bytes),
+            bytes(self.archive_bytes),
+            share(self.archive_bytes, self.plain_bytes),
+            count(self.entries, "entry", "entries")
+        )
+    }
+
+    /// Trouble, and details if they are wanted.
+    fn lines(&self, is_verbose: bool) -> Vec<(&'static str, String)> {
         let left_out = &self.left_out;
-        let mut lines = vec![
-            (
-                "archived",
-                format!(
-                    "{} in {}",
-                    bytes(self.plain_bytes),
-                    count(self.entries, "entry", "entries")
-                ),
-            ),
-            (
-                "archive",
-                format!(
-                    "{}, {}",
-                    bytes(self.archive_bytes),
-                    percent(self.archive_bytes as f64, self.plain_bytes as f64)
-                ),
-            ),
-            (
-                "chunks",
-                format!("{} stored, {} in the content", self.chunks, self.references),
-            ),
-        ];
+        let mut lines = Vec::new();
+        if is_verbose {
+            let chunks = format!("{} stored, {} in the content", self.chunks, self.references);
+            lines.push(("chunks", chunks));
+        }
         if self.forgotten_chunks > 0 {
             let what = count(self.forgotten_chunks, "chunk name", "chunk names");
             lines.push((

@@ -25,7 +25,7 @@ use crate::{
     interrupt::Interrupt,
     progress,
     standard_io::is_standard,
-    table::{bytes, count, lines, printable_path},
+    table::{bytes, count, printable_path},
     told::tell,
 };
 
@@ -94,18 +94,6 @@ pub(crate) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
     let mut damaged = Vec::new();
     let extracted = to_folder(arguments, &interrupt, &mut damaged);
     let extracted = interrupt.or(extracted)?;
-    let shown = [
-        (
-            "extracted",
-            format!(
-                "{} in {}",
-                bytes(extracted.plain_bytes),
-                count(extracted.files, "file", "files")
-            ),
-        ),
-        ("directories", extracted.folders.to_string()),
-        ("links", extracted.links.to_string()),
-    ];
     if extracted.copied_links > 0 {
         tell(format_args!(
             "the file system refused {}: a separate file with the same content replaces each",
@@ -120,13 +108,28 @@ pub(crate) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
     }
     let report = Report { extracted, damaged };
     // Who reads no more of it, such as `head`, has the exit code still.
-    let printed = report::to_stdout(arguments.json, &report, |out| lines(&shown, out));
+    let printed = report::to_stdout(arguments.json, &report, |out| {
+        writeln!(out, "{}", headline(&extracted))
+    });
     ensure!(
         extracted.damaged == 0,
         "all intact files are extracted; {} skipped because of damage",
         count(extracted.damaged, "file", "files")
     );
     printed
+}
+
+fn headline(extracted: &Extracted) -> String {
+    let mut headline = count(extracted.files, "file", "files");
+    for (number, one, many) in [
+        (extracted.folders, "directory", "directories"),
+        (extracted.links, "link", "links"),
+    ] {
+        if number > 0 {
+            headline += &format!(", {}", count(number, one, many));
+        }
+    }
+    format!("extracted {headline}, {}", bytes(extracted.plain_bytes))
 }
 
 fn to_folder(
@@ -224,9 +227,33 @@ fn the_file(entries: &[Entry]) -> anyhow::Result<Range<u64>> {
             },
         ] => Ok(0..*bytes),
         entries => bail!(
-            "standard output takes one file, but the archive has {} files, directories and links (name one; \
-             `cat` writes all, one after the other)",
-            entries.len()
+            "standard output takes one file, but the archive has {} (name one; `cat` writes all, one after \
+             the other)",
+            count(
+                entries.len() as u64,
+                "file, directory or link",
+                "files, directories and links"
+            )
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_has_only_kinds_that_are_there() {
+        let mut extracted = Extracted {
+            files: 1,
+            plain_bytes: 1_730_000_000,
+            ..Extracted::default()
+        };
+        assert_eq!(headline(&extracted), "extracted 1 file, 1.73 GB");
+        (extracted.files, extracted.folders, extracted.links) = (120, 5, 1);
+        assert_eq!(
+            headline(&extracted),
+            "extracted 120 files, 5 directories, 1 link, 1.73 GB"
+        );
     }
 }

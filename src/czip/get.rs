@@ -97,6 +97,9 @@ pub(super) struct GetArguments {
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
+    /// Show requests, and the sources of the data
+    #[arg(short, long, conflicts_with = "json")]
+    verbose: bool,
 }
 
 #[derive(Serialize)]
@@ -158,7 +161,12 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         stored: arguments.archive.then_some(report.stored),
         got: &report,
     };
-    report::to_stdout(arguments.json, &report, |out| lines(&report.lines(), out))
+    report::to_stdout(arguments.json, &report, |out| {
+        writeln!(out, "{}", report.headline())?;
+        let (written, seconds) = (bytes(report.got.output_bytes), report.got.seconds);
+        writeln!(out, "wrote {written} in {seconds:.1} s")?;
+        lines(&report.lines(arguments.verbose), out)
+    })
 }
 
 /// A file or a folder: an address behind `--seed` was meant as that of the archive.
@@ -262,8 +270,9 @@ fn show(bar: &ProgressBar, phase: &mut Option<Phase>, now: GetProgress) {
             Phase::Frames => "fetching new data",
             Phase::Output => "assembling the file",
         });
-        let template = match now.total {
-            0 => progress::SOME_BYTES,
+        let template = match (now.phase, now.total) {
+            (Phase::Seeds | Phase::Chunks, _) => progress::LOCAL_BYTES,
+            (_, 0) => progress::SOME_BYTES,
             _ => progress::OF_BYTES,
         };
         bar.set_style(progress::style(template));
@@ -309,8 +318,43 @@ fn tell_of(report: &GetReport) {
 }
 
 impl Report<'_> {
-    fn lines(&self) -> Vec<(&'static str, String)> {
+    fn headline(&self) -> String {
+        let (fetched, all) = (self.fetched.bytes, self.got.archive_bytes);
+        match fetched < all && self.has_reused() {
+            true => format!(
+                "downloaded {} of {}, reused the rest",
+                bytes(fetched),
+                bytes(all)
+            ),
+            false => format!("downloaded {}", bytes(fetched)),
+        }
+    }
+
+    /// Whether some data was here. Without, the archive may also be fetched in part: not all of its table is
+    /// needed.
+    fn has_reused(&self) -> bool {
         let got = self.got;
+        match &self.stored {
+            Some(it) => [it.from_earlier, it.from_seeds, it.from_cache, it.made]
+                .iter()
+                .any(|found| found.frames > 0),
+            None => [got.from_earlier, got.from_seeds, got.from_cache]
+                .iter()
+                .any(|found| found.chunks > 0),
+        }
+    }
+
+    /// Damage, and details if they are wanted.
+    fn lines(&self, is_verbose: bool) -> Vec<(&'static str, String)> {
+        let got = self.got;
+        let mut lines = Vec::new();
+        if got.cache_damaged > 0 {
+            let damaged = count(got.cache_damaged, "chunk", "chunks");
+            lines.push(("damaged", format!("{damaged} in the cache, now replaced")));
+        }
+        if !is_verbose {
+            return lines;
+        }
         let of = |part: &Transfer| {
             let requests = count(part.requests, "request", "requests");
             format!("{} in {requests}", bytes(part.bytes))
@@ -326,15 +370,11 @@ impl Report<'_> {
             of(&got.table),
             of(&got.frames)
         );
-        let mut lines = vec![
-            (
-                "output",
-                format!("{} in {:.1} s", bytes(got.output_bytes), got.seconds),
-            ),
+        lines.extend([
             ("fetched", fetched),
             ("parts", parts),
             ("archive size", bytes(got.archive_bytes)),
-        ];
+        ]);
         match &self.stored {
             Some(stored) => {
                 let all = [
@@ -358,10 +398,6 @@ impl Report<'_> {
                 let all = all.map(|(whence, found)| (whence, found.chunks, found.bytes));
                 lines.extend(from(("chunk", "chunks"), all));
             }
-        }
-        if got.cache_damaged > 0 {
-            let damaged = count(got.cache_damaged, "chunk", "chunks");
-            lines.push(("damaged", format!("{damaged} in the cache, now replaced")));
         }
         for edge in &got.named {
             let absent = match edge.absent {
@@ -396,6 +432,28 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn the_first_line_has_the_downloaded_bytes() {
+        let mut got = GetReport {
+            archive_bytes: 1_730_000,
+            ..GetReport::default()
+        };
+        let headline = |got: &GetReport, bytes: u64| {
+            let (fetched, stored) = (Transfer { bytes, requests: 1 }, None);
+            let report = Report {
+                fetched,
+                stored,
+                got,
+            };
+            report.headline()
+        };
+        assert_eq!(headline(&got, 1_720_000), "downloaded 1.72 MB");
+        got.from_seeds.chunks = 9;
+        let reused = "downloaded 74.0 kB of 1.73 MB, reused the rest";
+        assert_eq!(headline(&got, 74_000), reused);
+        assert_eq!(headline(&got, 1_730_000), "downloaded 1.73 MB");
+    }
 
     #[test]
     fn a_path_is_one_word_of_a_shell() {

@@ -20,12 +20,12 @@ pub(super) struct ServeArguments {
     /// Use at most this much memory for chunks of all files
     ///
     /// MiB are 2^20 bytes, MB or M a million.
-    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ServeOptions::default().cache_bytes), value_parser = bounded::size)]
-    cache: ByteSize,
+    #[arg(long, alias = "cache", value_name = "SIZE", default_value_t = ByteSize(ServeOptions::default().cache_bytes), value_parser = bounded::size)]
+    cache_size: ByteSize,
 }
 
 pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
-    let options = arguments.listen.options(arguments.cache.0);
+    let options = arguments.listen.options(arguments.cache_size.0);
     let folder = arguments.folder.display().to_string();
     let make = || {
         Server::new(&arguments.folder, options)

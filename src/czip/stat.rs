@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     open::{AnySource, ArchiveArguments},
-    report,
+    report, share,
 };
 use crate::{
     interrupt::Interrupt,
@@ -22,6 +22,9 @@ pub(super) struct StatArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Show how the archive was made, its table, digest and streams
+    #[arg(short, long, conflicts_with = "json")]
+    verbose: bool,
 }
 
 #[derive(Serialize)]
@@ -101,7 +104,10 @@ pub(super) fn run(arguments: &StatArguments) -> anyhow::Result<()> {
         ));
     }
     let report = Report::new(&archive).with_context(|| arguments.archive.called())?;
-    report::to_stdout(arguments.json, &report, |out| lines(&report.lines(), out))
+    report::to_stdout(arguments.json, &report, |out| {
+        writeln!(out, "{}", report.headline())?;
+        lines(&report.lines(arguments.verbose), out)
+    })
 }
 
 impl PrivateReport {
@@ -175,33 +181,48 @@ impl Report {
         })
     }
 
-    fn lines(&self) -> Vec<(&'static str, String)> {
+    fn headline(&self) -> String {
+        let (private, archive) = (&self.private, bytes(self.archive_bytes));
+        match private.plain_bytes.zip(private.entries) {
+            Some((plain_bytes, entries)) => format!(
+                "{} of content in {archive}{}, {}",
+                bytes(plain_bytes),
+                share(self.archive_bytes, plain_bytes),
+                count(entries, "entry", "entries")
+            ),
+            None => format!("unknown content in {archive}"),
+        }
+    }
+
+    fn lines(&self, is_verbose: bool) -> Vec<(&'static str, String)> {
         let yes_or_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
         let private = &self.private;
-        let content = private.plain_bytes.zip(private.entries);
-        let redundancy = match (private.plain_bytes, private.redundancy) {
-            (None, _) => unknown(),
-            (_, None) => "-".to_owned(),
-            (_, Some(share)) => percent(share, 1.0),
-        };
-        let table = private.table_bytes_per_chunk;
-        let table = table.zip(private.table_bytes_per_reference);
+        let repeated = self.references.saturating_sub(self.chunks);
+        let redundancy = private.redundancy.map_or_else(String::new, |share| {
+            format!(" ({} of the data)", percent(share, 1.0))
+        });
+        let encrypted = self.encryption.as_ref();
         let mut lines = vec![
-            ("profile", self.profile.clone()),
-            ("archive", bytes(self.archive_bytes)),
             (
-                "content",
-                content.map_or_else(unknown, |(plain, entries)| {
-                    format!("{} in {}", bytes(plain), count(entries, "entry", "entries"))
-                }),
+                "encrypted",
+                encrypted.map_or_else(|| yes_or_no(self.encrypted), EncryptionReport::line),
             ),
-            ("redundancy", redundancy),
+            ("profile", self.profile.clone()),
             (
                 "chunks",
+                format!("{} unique, {repeated} repeated{redundancy}", self.chunks),
+            ),
+        ];
+        if !is_verbose {
+            return lines;
+        }
+        let table = private.table_bytes_per_chunk;
+        let table = table.zip(private.table_bytes_per_reference);
+        lines.extend([
+            (
+                "unique data",
                 format!(
-                    "{} stored, {} in the content; uncompressed {}, stored {}",
-                    self.chunks,
-                    self.references,
+                    "{}, stored in {}",
                     private.unique_bytes.map_or_else(unknown, bytes),
                     bytes(self.stored_bytes)
                 ),
@@ -227,15 +248,9 @@ impl Report {
                 }),
             ),
             ("containers unpacked", yes_or_no(self.is_woven)),
-            (
-                "encrypted",
-                self.encryption
-                    .as_ref()
-                    .map_or_else(|| yes_or_no(self.encrypted), EncryptionReport::line),
-            ),
             ("header at the end", yes_or_no(self.has_footer)),
             ("digest", private.digest.clone().unwrap_or_else(unknown)),
-        ];
+        ]);
         let streams = self.streams.iter().filter(|stream| stream.chunks > 0);
         lines.extend(streams.map(|stream| {
             let with_base = match stream.frames_with_base {

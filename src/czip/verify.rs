@@ -1,6 +1,12 @@
 //! `refrain czip verify`: whether an archive is what it was when it was made.
 
-use std::{collections::BTreeSet, ffi::OsStr, os::unix::ffi::OsStrExt, sync::Mutex};
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    io::{self, Write},
+    os::unix::ffi::OsStrExt,
+    sync::Mutex,
+};
 
 use anyhow::{Context, ensure};
 use refrain_czip::{
@@ -81,7 +87,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     let interrupt = Interrupt::listen()?;
     let report = interrupt.or(check(arguments, &interrupt))?;
     // Who reads no more of it, such as `head`, has the exit code still.
-    let printed = report::to_stdout(arguments.json, &report, |out| lines(&report.lines(), out));
+    let printed = report::to_stdout(arguments.json, &report, |out| report.write(out));
     ensure!(
         report.is_whole,
         "{} is damaged: {} (`extract --skip-damaged` extracts the intact files)",
@@ -92,25 +98,20 @@ pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
 }
 
 impl Report {
-    fn lines(&self) -> Vec<(&'static str, String)> {
-        let mut lines = vec![(
-            "intact",
-            format!(
-                "{}, {}",
-                count(self.verified.frames, "frame", "frames"),
-                bytes(self.verified.stored_bytes)
-            ),
-        )];
-        if let Some(plain_bytes) = self.plain_bytes {
-            lines.push(("content", bytes(plain_bytes)));
-            let unchecked = || "not checked (needs --group-secret)".to_owned();
-            let names = self.names.map(|names| names.to_string());
-            lines.push(("names", names.unwrap_or_else(unchecked)));
-        }
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let frames = count(self.verified.frames, "frame", "frames");
+        let intact = format!("{frames}, {}", bytes(self.verified.stored_bytes));
         if self.damaged_parts > 0 {
-            lines.push(("damaged", self.damage()));
+            writeln!(out, "damaged: {}", self.damage())?;
+            return lines(&[("intact", intact)], out);
         }
-        lines
+        let content = self.plain_bytes.map(|plain_bytes| {
+            let unchecked = || "names not checked (needs --group-secret)".to_owned();
+            let names = self.names.map(|names| count(names, "name", "names"));
+            let names = names.unwrap_or_else(unchecked);
+            format!("; content {}; {names}", bytes(plain_bytes))
+        });
+        writeln!(out, "OK: {intact}{}", content.unwrap_or_default())
     }
 
     /// How much is damaged.
@@ -195,7 +196,7 @@ fn content(
     let verified = verify_content(archive, threads, &mut |piece| {
         bar.inc(piece.len() as u64);
         let checked = interrupt.check();
-        checked.map_err(|interrupted| ReadError::Io(std::io::Error::other(interrupted)))
+        checked.map_err(|interrupted| ReadError::Io(io::Error::other(interrupted)))
     });
     bar.finish_and_clear();
     Ok(verified?)
@@ -284,5 +285,40 @@ fn unless_stopped<T>(verified: Option<T>, interrupt: &Interrupt) -> anyhow::Resu
             interrupt.check()?;
             unreachable!("nothing else stops it")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_has_the_answer() {
+        let text = |report: &Report| {
+            let mut out = Vec::new();
+            report.write(&mut out).expect("memory");
+            String::from_utf8(out).expect("text")
+        };
+        let verified = Verified {
+            frames: 12,
+            stored_bytes: 61_000_000,
+        };
+        let mut report = Report {
+            verified,
+            ..Report::default()
+        };
+        assert_eq!(text(&report), "OK: 12 frames, 61.0 MB\n");
+        report.plain_bytes = Some(1_730_000_000);
+        assert_eq!(
+            text(&report),
+            "OK: 12 frames, 61.0 MB; content 1.73 GB; names not checked (needs --group-secret)\n"
+        );
+        report.names = Some(1);
+        assert!(text(&report).ends_with("; content 1.73 GB; 1 name\n"));
+        (report.damaged_parts, report.damaged_files) = (1, Some(2));
+        assert_eq!(
+            text(&report),
+            "damaged: 1 frame or part, in 2 files\nintact  12 frames, 61.0 MB\n"
+        );
     }
 }

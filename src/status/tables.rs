@@ -1,7 +1,7 @@
-//! A status as tables for people.
+//! A status as tables for people: the savings first, then peers, targets and flows.
 //!
-//! Traffic is shown as a sum that adds up: what applications sent, less what each layer saved,
-//! plus what the link costs by itself, is what went over the link.
+//! With `--verbose`, traffic is shown as a sum that adds up: the bytes of applications, less those that each layer
+//! saved, plus those of the link itself, are the bytes on the link.
 
 use std::io::{self, Write};
 
@@ -14,8 +14,132 @@ use crate::table::{Table, age, bytes, percent};
 /// Rows of targets that are shown; JSON has all.
 const TARGETS_SHOWN: usize = 12;
 
+/// How much is shown.
+#[derive(Clone, Copy)]
+pub(super) struct View {
+    /// Caches, effort and layers too.
+    pub is_verbose: bool,
+    /// The characters of a line.
+    pub columns_max: usize,
+}
+
 /// Writes the tables of `status`.
-pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn print(status: &Status, view: View, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", headline(status))?;
+    match view.is_verbose {
+        true => details(status, out)?,
+        false => summary(status, out)?,
+    }
+    if let Some(store) = &status.store {
+        for also in &store.also {
+            let held = match also.is_there {
+                true => format!("{} chunks, {} in the realm", also.chunks, also.realm_chunks),
+                false => "not available yet".to_owned(),
+            };
+            writeln!(out, "also read: {}: {held}", also.path)?;
+            if let Some(trouble) = &also.trouble {
+                writeln!(out, "  {trouble}")?;
+            }
+        }
+        if store.damaged_chunks > 0 {
+            writeln!(
+                out,
+                "store: {} damaged chunks were found and dropped; `refrain store verify --store {}` \
+                 searches for more",
+                store.damaged_chunks, store.path,
+            )?;
+        }
+        let peers = status.peers.iter();
+        let unlearnt: u64 = peers.map(|peer| peer.counters.unlearnt_chunks).sum();
+        if unlearnt > 0 {
+            writeln!(
+                out,
+                "store: {unlearnt} chunks were not stored because it was too slow"
+            )?;
+        }
+        if let Some(error) = &store.last_error {
+            writeln!(out, "store: {error}{}", ago(store.last_error_s))?;
+        }
+    }
+    writeln!(out)?;
+    let columns_max = view.columns_max;
+    match view.is_verbose {
+        true => {
+            links(&status.peers).print(out)?;
+            writeln!(out)?;
+            traffic(&status.peers).print(out)?;
+        }
+        false => peers(&status.peers).print_within(columns_max, out)?,
+    }
+    for peer in status.peers.iter().filter(|_| status.peers.len() > 1) {
+        if let (Some(serves), Some(reason)) = (peer.serves, &peer.serves_reason) {
+            let new = if serves { "new" } else { "no new" };
+            writeln!(out, "{}: gets {new} connections: {reason}", peer.label())?;
+        }
+    }
+    for peer in &status.peers {
+        if let Some(error) = &peer.last_error {
+            writeln!(out, "{}: {error}{}", peer.label(), ago(peer.last_error_s))?;
+        }
+    }
+    writeln!(out)?;
+    if !status.targets.is_empty() {
+        targets(&status.targets).print_within(columns_max, out)?;
+        let more = status.targets.len().saturating_sub(TARGETS_SHOWN);
+        if more > 0 {
+            writeln!(out, "and {more} more rows (--json prints all)")?;
+        }
+        writeln!(out)?;
+    }
+    match status.flows.as_slice() {
+        [] => writeln!(out, "no open flows"),
+        open if view.is_verbose => flow_details(open).print(out),
+        open => flows(open).print_within(columns_max, out),
+    }
+}
+
+/// What the program is for, in a line.
+fn headline(status: &Status) -> String {
+    let total = &status.total;
+    let (mut app, mut link) = both(&total.sent, &total.received);
+    if link == 0 {
+        // A program that did not count it.
+        for peer in &status.peers {
+            let of_peer = both(&peer.sent, &peer.received);
+            (app, link) = (app + of_peer.0, link + of_peer.1);
+        }
+    }
+    let saved = match saved(app, link) {
+        share if app > link => share,
+        _ => "nothing".to_owned(),
+    };
+    let (app, link) = (bytes(app), bytes(link));
+    format!("saved {saved}: {app} of applications, {link} over the link")
+}
+
+/// The program in a line.
+fn summary(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let store = match &status.store {
+        Some(store) => format!(
+            "store {} ({} of {})",
+            store.path,
+            bytes(store.disk_bytes),
+            bytes(store.disk_bytes_max)
+        ),
+        None => "no store".to_owned(),
+    };
+    writeln!(
+        out,
+        "{} end, up {}, memory {} (limit {}), mode {}, {store}",
+        status.role,
+        age(status.uptime_s),
+        bytes(status.memory.allocated_bytes),
+        bytes(status.memory.bound_bytes),
+        status.mode,
+    )
+}
+
+fn details(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "refrain {} {}, SIMD path {}, up {}; memory {} of {} reserved, {} in caches and tables{}",
@@ -42,69 +166,57 @@ pub(super) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
             bytes(store.disk_bytes_max),
             store.realm,
             store.realm_chunks,
-        )?;
-        for also in &store.also {
-            let held = match also.is_there {
-                true => format!("{} chunks, {} in the realm", also.chunks, also.realm_chunks),
-                false => "not available yet".to_owned(),
-            };
-            writeln!(out, "also read: {}: {held}", also.path)?;
-            if let Some(trouble) = &also.trouble {
-                writeln!(out, "  {trouble}")?;
-            }
-        }
-        if store.damaged_chunks > 0 {
-            writeln!(
-                out,
-                "store: {} damaged chunks were found and dropped; `refrain store verify --store {}` \
-                 searches for more",
-                store.damaged_chunks, store.path,
-            )?;
-        }
-        let unlearnt: u64 = status
-            .peers
-            .iter()
-            .map(|peer| peer.counters.unlearnt_chunks)
-            .sum();
-        if unlearnt > 0 {
-            writeln!(
-                out,
-                "store: {unlearnt} chunks were not stored because it was too slow"
-            )?;
-        }
-        if let Some(error) = &store.last_error {
-            writeln!(out, "store: {error}{}", ago(store.last_error_s))?;
-        }
+        )
     } else {
-        writeln!(out, "mode {}, no store", status.mode)?;
+        writeln!(out, "mode {}, no store", status.mode)
     }
-    writeln!(out)?;
-    links(&status.peers).print(out)?;
-    for peer in status.peers.iter().filter(|_| status.peers.len() > 1) {
-        if let (Some(serves), Some(reason)) = (peer.serves, &peer.serves_reason) {
-            let new = if serves { "new" } else { "no new" };
-            writeln!(out, "{}: gets {new} connections: {reason}", peer.label())?;
-        }
+}
+
+/// One row per peer, with both directions of its traffic.
+fn peers(peers: &[Peer]) -> Table {
+    let mut table = Table::new("peer  lanes  ?rtt  ?flows  app  link  saved");
+    for peer in peers {
+        let (app, link) = both(&peer.sent, &peer.received);
+        table.row([
+            peer.label(),
+            lanes(peer),
+            round_trip(peer),
+            peer.flows_open.to_string(),
+            bytes(app),
+            bytes(link),
+            saved(app, link),
+        ]);
     }
-    for peer in &status.peers {
-        if let Some(error) = &peer.last_error {
-            writeln!(out, "{}: {error}{}", peer.label(), ago(peer.last_error_s))?;
-        }
+    table
+}
+
+fn lanes(peer: &Peer) -> String {
+    match (peer.up, peer.down_s) {
+        (true, _) => peer.lanes.to_string(),
+        (false, Some(seconds)) => format!("down {}", age(seconds)),
+        (false, None) => "down".to_owned(),
     }
-    writeln!(out)?;
-    traffic(&status.peers).print(out)?;
-    writeln!(out)?;
-    if !status.targets.is_empty() {
-        targets(&status.targets).print(out)?;
-        let more = status.targets.len().saturating_sub(TARGETS_SHOWN);
-        if more > 0 {
-            writeln!(out, "and {more} more rows (--json prints all)")?;
-        }
-        writeln!(out)?;
-    }
-    match status.flows.as_slice() {
-        [] => writeln!(out, "no open flows"),
-        open => flows(open).print(out),
+}
+
+fn round_trip(peer: &Peer) -> String {
+    let time = peer.round_trip_ms;
+    time.map_or("-".to_owned(), |time| format!("{time:.1} ms"))
+}
+
+/// Bytes of applications and bytes on the link, both ways.
+fn both(sent: &Direction, received: &Direction) -> (u64, u64) {
+    (
+        sent.app_bytes + received.app_bytes,
+        sent.link_bytes + received.link_bytes,
+    )
+}
+
+/// The share of the bytes of applications that the link did not carry.
+fn saved(app: u64, link: u64) -> String {
+    match app {
+        0 => "-".to_owned(),
+        _ if app > link => percent((app - link) as f64, app as f64),
+        _ => "nothing".to_owned(),
     }
 }
 
@@ -112,11 +224,6 @@ fn links(peers: &[Peer]) -> Table {
     let mut table =
         Table::new("peer  lanes  rtt  flows  bypassed  holes  cache sent  received  <effort");
     for peer in peers {
-        let lanes = match (peer.up, peer.down_s) {
-            (true, _) => peer.lanes.to_string(),
-            (false, Some(seconds)) => format!("down {}", age(seconds)),
-            (false, None) => "down".to_owned(),
-        };
         let bypassed = peer.sent.bypassed_blocks + peer.received.bypassed_blocks;
         let filled = |counts: &Direction| {
             percent(counts.cache_filled_bytes as f64, counts.cache_bytes as f64)
@@ -127,9 +234,8 @@ fn links(peers: &[Peer]) -> Table {
         });
         table.row([
             peer.label(),
-            lanes,
-            peer.round_trip_ms
-                .map_or("-".to_owned(), |time| format!("{time:.1} ms")),
+            lanes(peer),
+            round_trip(peer),
             peer.flows_open.to_string(),
             bypassed.to_string(),
             peer.holes.to_string(),
@@ -155,29 +261,45 @@ fn traffic(peers: &[Peer]) -> Table {
 
 /// What was carried since the start, those first that carried most.
 fn targets(targets: &[TargetTraffic]) -> Table {
-    let mut table = Table::new("target  <class  sent  received  link  saved");
+    let mut table = Table::new("target  ?<class  ?sent  ?received  link  saved");
     for traffic in targets.iter().take(TARGETS_SHOWN) {
         let (app, link) = (traffic.app_bytes(), traffic.link_bytes());
-        let saved = match app > link {
-            true => percent((app - link) as f64, app as f64),
-            false => "nothing".to_owned(),
-        };
         table.row([
             traffic
                 .target
                 .clone()
                 .unwrap_or_else(|| "other targets".to_owned()),
             traffic.class.clone(),
-            amount(traffic.sent.app_bytes),
-            amount(traffic.received.app_bytes),
-            amount(link),
-            saved,
+            bytes(traffic.sent.app_bytes),
+            bytes(traffic.received.app_bytes),
+            bytes(link),
+            saved(app, link),
         ]);
     }
     table
 }
 
+/// One row per flow, with both directions.
 fn flows(flows: &[Flow]) -> Table {
+    let mut table = Table::new("flow  <target  ?<class  ?age  app  link  saved  ?<waited for");
+    for flow in flows {
+        let (app, link) = both(&flow.sent, &flow.received);
+        table.row([
+            flow.id.to_string(),
+            flow.target.clone(),
+            flow.class.clone(),
+            age(flow.age_s),
+            bytes(app),
+            bytes(link),
+            saved(app, link),
+            waited(&flow.limited_by, flow.age_s),
+        ]);
+    }
+    table
+}
+
+/// Two rows per flow.
+fn flow_details(flows: &[Flow]) -> Table {
     let mut table = Table::new(
         "flow  <target  <opened  <class  <direction  <driven by  age  app  predicted  matching  zstd  \
          overhead  link  saved  <waited for  <reason for driver",
@@ -282,23 +404,14 @@ fn sum(counts: &Direction) -> [String; 7] {
         false => "-".to_owned(),
     };
     [
-        amount(counts.app_bytes),
+        bytes(counts.app_bytes),
         change(-predicted),
         change(-counts.matching_saved_bytes),
         change(-counts.zstd_saved_bytes),
         change(overhead),
-        amount(counts.link_bytes),
+        bytes(counts.link_bytes),
         saved,
     ]
-}
-
-/// Bytes whose digits align, whatever their unit.
-fn amount(count: u64) -> String {
-    let text = bytes(count);
-    match text.strip_suffix(" B") {
-        Some(number) => format!("{number}  B"),
-        None => text,
-    }
 }
 
 /// Bytes that come on top, or go.
@@ -308,14 +421,71 @@ fn change(count: i64) -> String {
         1.. => "+",
         _ => "-",
     };
-    format!("{sign}{}", amount(count.unsigned_abs()))
+    format!("{sign}{}", bytes(count.unsigned_abs()))
 }
 
 #[cfg(test)]
 mod tests {
-    use refrain_gateway::status::CarriedBytes;
+    use refrain_gateway::status::{CarriedBytes, Total};
 
     use super::*;
+
+    #[test]
+    fn the_first_line_has_the_savings() {
+        let text = |app_bytes, link_bytes| {
+            let carried = Direction {
+                app_bytes,
+                link_bytes,
+                ..Direction::default()
+            };
+            let mut status = status();
+            status.total.received = carried;
+            let first = headline(&status);
+            // An older program has no total.
+            status.total = Total::default();
+            let mut peer = Peer::default();
+            peer.sent = carried;
+            status.peers = vec![peer];
+            assert_eq!(headline(&status), first);
+            first
+        };
+        let saved = text(39_100, 7_800);
+        assert_eq!(
+            saved,
+            "saved 80.1 %: 39.1 kB of applications, 7.80 kB over the link"
+        );
+        assert!(text(100, 2_000).starts_with("saved nothing: 100 B"));
+        assert!(text(0, 0).starts_with("saved nothing: 0 B"));
+    }
+
+    #[test]
+    fn the_savings_are_shown_however_narrow_the_terminal_is() {
+        let mut status = status();
+        let mut peer = Peer::default();
+        (peer.name, peer.up) = (Some("frankfurt.example.org:7000".to_owned()), true);
+        status.peers = vec![peer];
+        let view = View {
+            is_verbose: false,
+            columns_max: 60,
+        };
+        let mut out = Vec::new();
+        print(&status, view, &mut out).expect("memory");
+        let out = String::from_utf8(out).expect("text");
+        let head = out
+            .lines()
+            .find(|line| line.starts_with("peer "))
+            .expect("a head");
+        assert!(head.len() <= 60 && head.ends_with("saved"), "{out}");
+    }
+
+    fn status() -> Status {
+        serde_json::from_value(serde_json::json!({
+            "role": "near", "version": "0.1.0", "kernels": "avx2", "uptime_s": 3.0, "mode": "auto",
+            "memory": { "bound_bytes": 6_320_000_000_u64, "reserved_bytes": 0, "allocated_bytes": 28_000_000 },
+            "store": null, "peers": [], "flows": [],
+        }))
+        .expect("a status")
+    }
 
     #[test]
     fn it_is_said_why_an_end_drives_and_what_came_of_it() {
@@ -347,7 +517,7 @@ mod tests {
         assert_eq!(
             sum(&counts),
             [
-                "7.00 MB", "0  B", "-3.30 MB", "-250 kB", "+50.0 kB", "3.50 MB", "50.0 %"
+                "7.00 MB", "0 B", "-3.30 MB", "-250 kB", "+50.0 kB", "3.50 MB", "50.0 %"
             ]
         );
         // What does not shrink costs its overhead, and that is a share worth showing.
@@ -356,7 +526,7 @@ mod tests {
         assert_eq!(
             sum(&counts),
             [
-                "7.00 MB", "0  B", "0  B", "+3.00 kB", "+10.0 kB", "7.01 MB", "-0.2 %"
+                "7.00 MB", "0 B", "0 B", "+3.00 kB", "+10.0 kB", "7.01 MB", "-0.2 %"
             ]
         );
         let tiny = Direction {
@@ -368,7 +538,7 @@ mod tests {
         let [app, .., overhead, link, saved] = sum(&tiny);
         assert_eq!(
             [app, overhead, link, saved],
-            ["113  B", "+2.20 kB", "2.31 kB", "-"]
+            ["113 B", "+2.20 kB", "2.31 kB", "-"]
         );
         assert_eq!(sum(&Direction::default())[6], "-");
     }
@@ -433,7 +603,7 @@ mod tests {
             },
         };
         let mut out = Vec::new();
-        flows(&[flow]).print(&mut out).expect("memory");
+        flow_details(&[flow]).print(&mut out).expect("memory");
         let out = String::from_utf8(out).expect("text");
         let class = |line: &str| line.split_whitespace().nth(3).map(str::to_owned);
         let classes: Vec<_> = out.lines().skip(1).filter_map(class).collect();
@@ -450,6 +620,6 @@ mod tests {
             link_bytes: 1_010_000,
             ..Direction::default()
         };
-        assert_eq!(sum(&counts)[1..5], ["-4.00 MB", "0  B", "0  B", "+10.0 kB"]);
+        assert_eq!(sum(&counts)[1..5], ["-4.00 MB", "0 B", "0 B", "+10.0 kB"]);
     }
 }

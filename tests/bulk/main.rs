@@ -69,11 +69,17 @@ fn it_says_how_much_repeats_and_how_fast_that_was_found() {
             "naive" => assert_eq!(names, [""; 0]),
             _ => assert_eq!(names, ["fetch", "scan", "cut", "hash", "match"]),
         }
-        let text = bulk(songs.path(), &[".", "--method", method]).stdout;
-        let text = String::from_utf8(text).unwrap();
+        let text = |arguments: &[&str]| {
+            let arguments = [&[".", "--method", method], arguments].concat();
+            String::from_utf8(bulk(songs.path(), &arguments).stdout).unwrap()
+        };
+        let (short, long) = (text(&[]), text(&["--verbose"]));
+        let answer = format!("{:.1} % repeats: ", 100.0 * share);
+        assert!(short.starts_with(&answer), "{short}");
+        assert!(long.starts_with(&answer), "{long}");
         assert!(
-            text.contains(&format!("({:.1} %)", 100.0 * share)),
-            "{text}"
+            !short.contains("peak memory") && long.contains("peak memory"),
+            "{short}{long}"
         );
     }
     assert_eq!(shares[0], shares[1]);
@@ -134,6 +140,9 @@ fn what_cannot_be_read_is_named_and_the_exit_code_is_1() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("\"none\": No such file"), "{said}");
     assert!(said.contains("could not read 1 path"), "{said}");
+    let nothing = bulk(songs.path(), &["none"]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(nothing.stdout.is_empty(), "{nothing:?}");
 }
 
 #[test]

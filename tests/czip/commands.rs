@@ -131,6 +131,35 @@ fn every_report_is_one_json_object() {
 }
 
 #[test]
+fn the_first_line_of_a_report_is_the_answer() {
+    let world = World::new();
+    world.write("d/one", &noise(1, 200_000));
+    world.write("d/two", &noise(1, 200_000));
+    for (arguments, begin, end) in [
+        (
+            &["create", "d", "-o", "d.czip"][..],
+            "400 kB → ",
+            " %), 3 entries",
+        ),
+        (
+            &["stat", "d.czip"],
+            "400 kB of content in ",
+            " %), 3 entries",
+        ),
+        (&["verify", "d.czip"], "OK: ", " kB"),
+        (
+            &["extract", "d.czip", "-o", "out"],
+            "extracted 2 files, 1 directory",
+            ", 400 kB",
+        ),
+    ] {
+        let text = String::from_utf8(world.run(arguments)).expect("text");
+        let first = text.lines().next().expect("a line");
+        assert!(first.starts_with(begin) && first.ends_with(end), "{text}");
+    }
+}
+
+#[test]
 fn frames_with_a_base_are_counted() {
     let world = World::new();
     let old = noise(1, 600_000);
@@ -151,7 +180,7 @@ fn frames_with_a_base_are_counted() {
         let with_base = with_base.expect("a number");
         assert_eq!(with_base > 0, is_some, "{options:?}");
         assert!(with_base < stat["streams"][0]["frames"].as_u64().expect("a number"));
-        let lines = String::from_utf8(world.run(&["stat", "d.czip"])).expect("text");
+        let lines = String::from_utf8(world.run(&["stat", "d.czip", "-v"])).expect("text");
         let said = format!(" frames, {with_base} of them with a base");
         assert_eq!(lines.contains(&said), is_some, "{lines}");
     }

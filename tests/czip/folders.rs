@@ -85,7 +85,7 @@ fn what_is_asked_for_replaces_what_is_there_and_nothing_else() {
     assert!(error.contains("\"d/on\" not found"), "{error}");
     // As a shell completes them.
     let said = world.run(&["extract", "d.czip", "./d/two"]);
-    assert!(String::from_utf8_lossy(&said).contains(" in 1 file\n"));
+    assert!(String::from_utf8_lossy(&said).starts_with("extracted 1 file, "));
     assert_eq!(content("d/two"), "two");
     assert_eq!(world.run(&["cat", "d.czip", "././d/two"]), b"two");
     world.write("y", b"mine");

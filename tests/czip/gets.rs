@@ -528,9 +528,13 @@ fn damage_in_a_cache_is_told_and_one_is_no_plural() {
     let get = ["get", &server.url(), "-o", "out", "--cache", "cache"];
     let fetched = |json: bool| match json {
         true => world.json(&get).to_string(),
-        false => String::from_utf8(world.run(&get)).expect("text"),
+        false => {
+            let said = world.run(&[&get[..], &["--verbose"]].concat());
+            String::from_utf8(said).expect("text")
+        }
     };
     let said = fetched(false);
+    assert!(said.starts_with("downloaded "), "{said}");
     assert!(said.contains(" in 1 request, "), "{said}");
     assert!(
         !said.contains("damaged") && !said.contains("1 chunks"),

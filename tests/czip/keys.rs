@@ -197,7 +197,7 @@ fn what_an_encrypted_archive_shares_with_another_is_not_fetched() {
     let output = world.run_with(&[&get[..], &plain].concat(), b"");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(
-        output.status.success() && error.contains("plain: "),
+        output.status.success() && error.contains("cannot use seed \"plain\": "),
         "{error}"
     );
     assert!(error.contains("group secret"), "{error}");

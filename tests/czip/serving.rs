@@ -33,7 +33,7 @@ pub(crate) fn serve(
 ) -> (Serving, impl Iterator<Item = Value> + use<>, String) {
     let mut serving = Serving(
         command(&["czip", "serve", folder, "--listen", "127.0.0.1:0"])
-            .args(["--cache", "8M", "--json-log"])
+            .args(["--cache-size", "8M", "--json-log"])
             .args(arguments)
             .current_dir(world.path("."))
             .stderr(Stdio::piped())
@@ -91,7 +91,7 @@ fn an_answer_that_is_cut_off_at_the_end_is_logged_as_such() {
             let line = log.next().expect("it says so");
             let message = line["message"].as_str().expect("a message");
             let expected = match number {
-                0 => format!("has {drain} to"),
+                0 => format!("have {drain} to finish"),
                 _ => "ending at once".to_owned(),
             };
             assert!(message.contains(&expected), "{message}");
@@ -208,7 +208,7 @@ fn values_that_make_no_sense_are_refused_by_their_names() {
     let proxy = "proxy --listen 127.0.0.1:0 --cache c --origin http://127.0.0.1:9";
     let proxy: Vec<&str> = proxy.split(' ').collect();
     for (subcommand, code, option, value) in [
-        (&serve[..], 2, "--cache", "0"),
+        (&serve[..], 2, "--cache-size", "0"),
         (&serve, 2, "--connections", "0"),
         (&serve, 2, "--connections", "99999999"),
         (&serve, 2, "--drain", "400d"),

@@ -70,7 +70,7 @@ fn status_and_check_find_the_only_gateway_and_its_socket_goes_with_it() {
     let far = site.far(&[]);
     assert_eq!(mode(&site.path("refrain")), 0o700);
     assert_eq!(mode(&socket(&site, "far", &far)), 0o600);
-    assert!(succeeds(&site, &["status"]).starts_with("refrain far "));
+    assert!(succeeds(&site, &["status"]).contains("\nfar end, up "));
     let json = succeeds(&site, &["status", "--json"]);
     assert!(json.contains(&site.near_key), "{json}");
     let error = fails(&site, &["check"], 1);
@@ -80,7 +80,7 @@ fn status_and_check_find_the_only_gateway_and_its_socket_goes_with_it() {
     let mut near = site.near(free_address(), &["--socks5", "127.0.0.1:0"]);
     let near_socket = socket(&site, "near", &near);
     assert_eq!(sockets(&site), [near_socket], "the killed one's is removed");
-    assert!(succeeds(&site, &["status"]).starts_with("refrain near "));
+    assert!(succeeds(&site, &["status"]).contains("\nnear end, up "));
     let error = fails(&site, &["check"], 1);
     assert!(error.contains("is down: cannot connect"), "{error}");
     near.signal("TERM");
@@ -98,7 +98,7 @@ fn of_several_gateways_one_is_chosen_and_a_check_is_of_the_near_end() {
     for part in [&format!("--admin {near} "), &format!("--admin {far} ")] {
         assert!(error.contains(part.as_str()), "{part} is not in: {error}");
     }
-    assert!(succeeds(site, &["status", "--admin", &far]).starts_with("refrain far "));
+    assert!(succeeds(site, &["status", "--admin", &far]).contains("\nfar end, up "));
 
     eventually("a round trip is measured", || {
         pair.near.peer().round_trip_ms
@@ -121,7 +121,7 @@ fn of_several_gateways_one_is_chosen_and_a_check_is_of_the_near_end() {
     // What a killed gateway left is no gateway.
     pair.far.kill();
     assert_eq!(sockets(site).len(), 2);
-    assert!(succeeds(site, &["status"]).starts_with("refrain near "));
+    assert!(succeeds(site, &["status"]).contains("\nnear end, up "));
     assert!(fails(site, &["status", "--admin", &far], 1).contains("no gateway answers"));
 }
 
@@ -133,7 +133,7 @@ fn a_local_socket_needs_no_token_and_the_admin_listener_does() {
     let far = site.far(&["--admin-token-file", &token]);
     let (code, _) = http::get(far.admin, "/status", None).expect("an answer");
     assert_eq!(code, 401);
-    assert!(succeeds(&site, &["status"]).starts_with("refrain far "));
+    assert!(succeeds(&site, &["status"]).contains("\nfar end, up "));
 }
 
 #[test]

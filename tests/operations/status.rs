@@ -47,7 +47,14 @@ fn status_shows_peers_and_flows_while_they_run() {
             "{peer:?}"
         );
 
-        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
+        let admin = gateway.admin.to_string();
+        let shown = refrain(&["status", "--admin", &admin]);
+        let text = String::from_utf8(shown.stdout).expect("text");
+        assert!(text.starts_with("saved "), "{text}");
+        for part in [role, &target.to_string(), "link", "saved"] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        let shown = refrain(&["status", "--admin", &admin, "--verbose"]);
         let text = String::from_utf8(shown.stdout).expect("text");
         for part in [
             "refrain",
@@ -81,7 +88,7 @@ fn status_metrics_and_log_name_the_kernels() {
         gateway.wait_for_log(&["INFO", &format!("SIMD path {kernels}")]);
         let by_name = format!("localhost:{}", gateway.admin.port());
         for admin in [gateway.admin.to_string(), by_name] {
-            let shown = refrain(&["status", "--admin", &admin]);
+            let shown = refrain(&["status", "-v", "--admin", &admin]);
             let text = String::from_utf8(shown.stdout).expect("text");
             assert!(text.contains(&format!("SIMD path {kernels}")), "{text}");
         }
@@ -108,12 +115,12 @@ fn watch_shows_the_status_again_until_it_is_told_to_stop() {
         let found = soon.find(|line| line.as_ref().expect("text").contains(part));
         assert!(found.is_some(), "it ended without {part:?}");
     };
-    wait_for("refrain near");
-    wait_for("refrain near");
+    wait_for("near end");
+    wait_for("near end");
     pair.near.kill();
     wait_for("no gateway answers");
     pair.near.restart();
-    wait_for("refrain near");
+    wait_for("near end");
     let stop = format!("kill -INT {}", watch.id());
     let sent = Command::new("sh").args(["-c", &stop]).status();
     assert!(sent.is_ok_and(|status| status.success()), "{stop}");
@@ -415,9 +422,9 @@ fn memory_is_said_by_what_it_counts() {
         let seen = resident_bytes(gateway);
         assert!(resident.abs_diff(seen) < 32 << 20, "{resident}, {seen}");
         assert!(memory.allocated_bytes < resident);
-        let shown = refrain(&["status", "--admin", &gateway.admin.to_string()]);
+        let shown = refrain(&["status", "-v", "--admin", &gateway.admin.to_string()]);
         let text = String::from_utf8(shown.stdout).expect("text");
-        let first = text.lines().next().expect("a line");
+        let first = text.lines().nth(1).expect("a line");
         for part in [" reserved", " in caches and tables", "; process "] {
             assert!(first.contains(part), "{part}: {first}");
         }

@@ -46,8 +46,7 @@ fn a_near_end_says_what_history_its_realm_has() {
 
     let shown = refrain(&["store", "stat", "--store", &store]);
     let text = String::from_utf8_lossy(&shown.stdout);
-    let lines = ["realm             music: ", " chunks"];
-    assert!(lines.iter().all(|part| text.contains(part)), "{text}");
+    assert!(text.contains("\nrealm  music: "), "{text}");
 }
 
 #[test]
