@@ -44,7 +44,9 @@ impl LogArguments {
 /// The form of the log, which all take that log.
 #[derive(clap::Args)]
 pub(crate) struct LogForm {
-    /// Write the log as JSON, one object per line
+    /// Write the log as JSON
+    ///
+    /// One object per line.
     #[arg(long)]
     json_log: bool,
 }

@@ -8,6 +8,7 @@ mod bench;
 mod bounded;
 mod bulk;
 mod check;
+mod completions;
 mod cost;
 mod czip;
 mod demo;
@@ -17,6 +18,7 @@ mod interrupt;
 mod keygen;
 mod local;
 mod log;
+mod man;
 mod progress;
 mod report;
 mod run;
@@ -25,6 +27,7 @@ mod status;
 mod store;
 mod table;
 mod told;
+mod version;
 mod wrong;
 
 use std::{io, process::ExitCode};
@@ -46,6 +49,7 @@ use wrong::WrongArguments;
 #[derive(Parser)]
 #[command(
     version,
+    long_version = version::LONG,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 no link to the \
                   peer (near --require-peer), 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM."
@@ -62,8 +66,18 @@ enum Command {
     /// Make a private key and its public key, and print the public key
     Keygen(keygen::KeygenArguments),
     /// Run the far end, next to the service: accepts lanes, connects to targets
+    #[command(
+        after_help = "Example:\n  refrain far --key far.key --peer-key near.pub --listen 7000\n\n\
+                      All options: refrain far --help",
+        after_long_help = EACH_OPTION
+    )]
     Far(run::RunArguments<FarOptions>),
     /// Run the near end, next to the users: dials lanes, serves forwards, SOCKS5 and HTTP
+    #[command(
+        after_help = "Example:\n  refrain near --key near.key --peer-key far.pub --peer far.example.org \
+                      --socks5 1080\n\nAll options: refrain near --help",
+        after_long_help = EACH_OPTION
+    )]
     Near(run::NearArguments),
     /// Show the peers, flows and savings of a running gateway
     Status(status::StatusArguments),
@@ -78,12 +92,27 @@ enum Command {
     /// With a near end's options, it opens a connection to the far end and measures it. Without
     /// options, it asks the near end that runs here about its link. If several run here, --admin
     /// HOST:PORT or --admin SOCKET chooses one.
+    #[command(after_long_help = EACH_OPTION)]
     Check(check::CheckArguments),
     /// Estimate the savings on the traffic bill and the costs on the server bill
     Cost(cost::CostArguments),
     /// Measure how fast this machine encodes, decodes, stores, archives and carries data
     Bench(bench::BenchArguments),
+    /// Print the version, the commit and the target
+    Version,
+    /// Print the completion script of a shell
+    #[command(
+        after_help = "Example, for bash:\n  refrain completions bash >~/.local/share/bash-completion/completions/refrain"
+    )]
+    Completions(completions::CompletionsArguments),
+    /// Print a manual page, or write all of them to a directory
+    #[command(after_help = "Example:\n  refrain man near | man -l -")]
+    Man(man::ManArguments),
 }
+
+/// The end of the help of commands with a gateway's options.
+const EACH_OPTION: &str = "Each option can also be an environment variable or a key of the file of --config: \
+                           --lanes-max 8 is REFRAIN_LANES_MAX=8 or lanes_max = 8.";
 
 impl Command {
     /// Whether it writes to standard output. What runs until it is told to stop does not, and may be started
@@ -113,6 +142,9 @@ impl Command {
             Self::Check(arguments) => check::run(arguments),
             Self::Cost(arguments) => cost::run(arguments),
             Self::Bench(arguments) => bench::run(arguments),
+            Self::Version => version::run(),
+            Self::Completions(arguments) => completions::run(arguments),
+            Self::Man(arguments) => man::run(arguments),
         }
     }
 }
@@ -153,13 +185,16 @@ fn is_of_closed_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// An error with its causes, those left out that its own text already has. A cause that begins with the
-/// name that the last one ended with, such as an address, does not say it again.
+/// name that the last one ended with, such as an address, does not say it again. The same is true of a name
+/// that the first cause has in quotes, or of an address anywhere in it.
 fn in_words(error: &anyhow::Error) -> String {
     let mut text = String::new();
     let mut last = String::new();
     for cause in error.chain().map(ToString::to_string) {
         let rest = cause.strip_prefix(&last).unwrap_or(&cause);
-        if text.is_empty() {
+        let is_named =
+            cause.contains(&format!("\"{last}\"")) || last.contains("://") && cause.contains(&last);
+        if text.is_empty() || text == last && is_named {
             text.clone_from(&cause);
         } else if rest.len() < cause.len() && rest.starts_with([':', '/']) {
             text += rest;
@@ -194,6 +229,12 @@ mod tests {
         ] {
             assert_eq!(in_words(&error), "http://a/b: Connection refused");
         }
+        let error = anyhow!("http://a answers with status 404").context("http://a");
+        assert_eq!(in_words(&error), "http://a answers with status 404");
+        let error = anyhow!("\"a\" was removed").context("a");
+        assert_eq!(in_words(&error), "\"a\" was removed");
+        let error = anyhow!("cannot start a thread").context("a");
+        assert_eq!(in_words(&error), "a: cannot start a thread");
         let error = anyhow!("full").context("disk: full").context("x.czip");
         assert_eq!(in_words(&error), "x.czip: disk: full");
         let error = anyhow!("x.czipper: gone").context("x.czip");

@@ -36,7 +36,9 @@ const WORKER_THREADS: &str = "TOKIO_WORKER_THREADS";
 pub(crate) struct RunArguments<O: clap::Args> {
     #[command(flatten)]
     options: O,
-    /// Read the configuration and all files that it names, print what would be done, and start nothing
+    /// Check the configuration, start nothing
+    ///
+    /// Reads the configuration and all files that it names, and prints what the gateway would do.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -55,8 +57,9 @@ impl<O: clap::Args> RunArguments<O> {
 pub(crate) struct NearArguments {
     #[command(flatten)]
     run: RunArguments<NearOptions>,
-    /// Exit with code 3 if there is no link to the peer within SECONDS of the start. Without a number,
-    /// within --connect-timeout
+    /// Exit with code 3 if no link comes up
+    ///
+    /// The link must be up within SECONDS of the start, or within --connect-timeout without a number.
     #[arg(
         long,
         value_name = "SECONDS",

@@ -65,7 +65,12 @@ impl<P: Program> clap::Args for Options<P> {
             .env("REFRAIN_CONFIG")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Read options from this TOML file. Flags and environment variables override it.");
+            .hide_env(true)
+            .help("Read options from this TOML file")
+            .long_help(
+                "Read options from this TOML file. Flags and the environment override it. The variable \
+                 REFRAIN_CONFIG names it too.",
+            );
         let args = P::ROLE.options().map(|spec| spec.arg(P::ROLE));
         command.arg(config).args(args)
     }
@@ -86,6 +91,14 @@ impl<P: Program> clap::FromArgMatches for Options<P> {
             let texts = matches.get_many::<String>(spec.key);
             for text in texts.unwrap_or_default() {
                 given.add(spec, text.clone(), origin.clone());
+            }
+            let old = spec.old_environment().and_then(std::env::var_os);
+            if let Some(old) = old.filter(|_| !given.is_given(spec)) {
+                given.add(
+                    spec,
+                    old.to_string_lossy().into_owned(),
+                    Origin::Environment,
+                );
             }
         }
         Ok(Options {

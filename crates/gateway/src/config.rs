@@ -432,17 +432,17 @@ fn resolve_memory(settings: &Settings) -> Result<ByteSize, ConfigError> {
 }
 
 fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, ConfigError> {
-    let cache: ByteSize = settings.one(&CACHE)?;
+    let cache: ByteSize = settings.one(&CACHE_SIZE)?;
     if !CACHE_BYTES.contains(&cache.0) {
-        return Err(settings.wrong(&CACHE, "expected a size from 1MiB to 4GiB"));
+        return Err(settings.wrong(&CACHE_SIZE, "expected a size from 1MiB to 4GiB"));
     }
     if cache.0 <= memory.0 / 2 {
         return Ok(cache);
     }
-    match settings.is_given(&CACHE) {
+    match settings.is_given(&CACHE_SIZE) {
         true => {
             let need = format!("two caches of {cache}, one per direction, need more");
-            Err(settings.wrong(&CACHE, format!("{need} than the memory of {memory}")))
+            Err(settings.wrong(&CACHE_SIZE, format!("{need} than the memory of {memory}")))
         }
         false => Ok(ByteSize(memory.0 / 2)),
     }

@@ -20,8 +20,14 @@ pub struct OptionSpec {
     pub value: &'static str,
     /// The default.
     pub default: DefaultValue,
-    /// What it means: one or a few sentences.
+    /// One or a few sentences. Other options are named by their keys, such as `peer_key`.
     pub help: &'static str,
+    /// A few words for `-h`. Options without them are in `--help` only.
+    brief: &'static str,
+    /// The heading that it is under.
+    pub group: Group,
+    /// Its key before version 0.2, which is still taken and shown nowhere.
+    old_key: Option<&'static str>,
     /// Whether several values are taken: flags repeat, the file has an array.
     pub repeats: bool,
     /// Whether a value is never shown, not even in an error.
@@ -49,6 +55,37 @@ pub(crate) enum Entrance {
 impl PartialEq for OptionSpec {
     fn eq(&self, other: &OptionSpec) -> bool {
         self.key == other.key
+    }
+}
+
+/// A heading of help and documentation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// How the ends find and trust each other.
+    Connection,
+    /// Where applications and operators connect.
+    Listeners,
+    /// Which clients and targets are allowed.
+    Access,
+    /// Which data is kept and predicted.
+    Store,
+    /// Rate, memory, counts and times.
+    Limits,
+    /// Options for tests and measurements, and for rare cases.
+    Expert,
+}
+
+impl Group {
+    /// The heading's text.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Group::Connection => "Connection",
+            Group::Listeners => "Listeners",
+            Group::Access => "Access",
+            Group::Store => "Store",
+            Group::Limits => "Limits",
+            Group::Expert => "Expert",
+        }
     }
 }
 
@@ -96,6 +133,9 @@ impl OptionSpec {
             value,
             default,
             help,
+            brief: "",
+            group: Group::Expert,
+            old_key: None,
             repeats: false,
             is_secret: false,
             roles,
@@ -103,6 +143,21 @@ impl OptionSpec {
             needs_store: false,
             entrance: None,
         }
+    }
+
+    const fn brief(mut self, brief: &'static str) -> OptionSpec {
+        self.brief = brief;
+        self
+    }
+
+    const fn before_0_2(mut self, key: &'static str) -> OptionSpec {
+        self.old_key = Some(key);
+        self
+    }
+
+    const fn in_group(mut self, group: Group) -> OptionSpec {
+        self.group = group;
+        self
     }
 
     const fn repeats(mut self) -> OptionSpec {
@@ -132,7 +187,7 @@ impl OptionSpec {
 
     /// The flag, such as `--lanes-max`.
     pub fn flag(&self) -> String {
-        format!("--{}", self.long())
+        format!("--{}", long(self.key))
     }
 
     /// The environment variable, such as `REFRAIN_LANES_MAX`.
@@ -140,24 +195,35 @@ impl OptionSpec {
         environment_variable(self.key)
     }
 
-    fn long(&self) -> String {
-        self.key.replace('_', "-")
+    /// Whether this is its key, or was.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        self.key == key || self.old_key == Some(key)
+    }
+
+    /// The environment variable that it had before, if it had another one.
+    pub(crate) fn old_environment(&self) -> Option<String> {
+        self.old_key.map(environment_variable)
     }
 
     pub(crate) fn arg(&self, role: Role) -> Arg {
+        let help = with_flags(self.help);
         let help = match self.default {
-            DefaultValue::Required | DefaultValue::Nothing => self.help.to_owned(),
+            DefaultValue::Required | DefaultValue::Nothing => help,
             DefaultValue::Value(default) | DefaultValue::Described(default) => {
-                format!("{} [default: {default}]", self.help)
+                format!("{help} [default: {default}]")
             }
         };
         let arg = Arg::new(self.key)
-            .long(self.long())
+            .long(long(self.key))
+            .aliases(self.old_key.map(long))
             .env(self.environment())
-            .hide_env_values(true)
+            .hide_env(true)
             .value_name(self.value)
+            .help_heading(self.group.heading())
             .hide(!self.roles.contains(&role))
-            .help(help);
+            .hide_short_help(self.brief.is_empty())
+            .help(self.brief)
+            .long_help(help);
         if self.is_switch() {
             // A value turns off what a file turns on.
             let arg = arg.value_name("true|false").num_args(0..=1);
@@ -175,6 +241,26 @@ impl OptionSpec {
     }
 }
 
+/// The flag of a key, without dashes before it.
+fn long(key: &str) -> String {
+    key.replace('_', "-")
+}
+
+/// Help in which other options are named by their flags.
+fn with_flags(help: &str) -> String {
+    let mut text = String::new();
+    // Names stand between back quotes: every second part is one.
+    for (index, part) in help.split('`').enumerate() {
+        let is_key = index % 2 == 1 && OPTIONS.iter().any(|spec| spec.key == part);
+        match (is_key, index) {
+            (true, _) => text += &format!("`--{}", long(part)),
+            (false, 0) => text += part,
+            (false, _) => text += &format!("`{part}"),
+        }
+    }
+    text
+}
+
 /// The options that name listeners for applications.
 pub(crate) fn ways_in() -> impl Iterator<Item = &'static OptionSpec> {
     let options = OPTIONS.iter().copied();
@@ -189,180 +275,215 @@ pub(crate) fn environment_variable(key: &str) -> String {
 /// What the variables of all options begin with.
 pub(crate) const ENVIRONMENT_PREFIX: &str = "REFRAIN_";
 
-/// Defines the options, and the list of them all.
+/// Defines the options by groups, and the list of them all.
 macro_rules! options {
-    ($($name:ident = $spec:expr;)*) => {
-        $(pub(crate) static $name: OptionSpec = $spec;)*
+    ($($group:ident { $($name:ident = $spec:expr;)* })*) => {
+        $($(pub(crate) static $name: OptionSpec = $spec.in_group(Group::$group);)*)*
 
         /// Every option, in the order in which help and documentation show them.
-        pub static OPTIONS: &[&OptionSpec] = &[$(&$name),*];
+        pub static OPTIONS: &[&OptionSpec] = &[$($(&$name),*),*];
     };
 }
 
 use DefaultValue::{Described, Nothing, Required, Value};
 
 options! {
-    LISTEN = OptionSpec::new(FAR, "listen", "[HOST:]PORT", Value("*:7000"),
-        "Accept lanes from peers at this address: a port on all addresses, or an address, with port 7000 \
-         unless it has another. A far end may have several.").repeats();
-    PEER = OptionSpec::new(TO_PEER, "peer", "[NAME=]HOST[:PORT]", Required,
-        "Open lanes to the far end at this address, at port 7000 unless another is given. With several, a \
-         new flow goes to the first that is up, unless `route` or its `forward` names one. Each then needs \
-         the NAME of its key in `peer_key`.").repeats();
-    KEY = OptionSpec::new(ALL, "key", "FILE", Required,
-        "Read this end's private key from this file. `refrain keygen` makes it. Only its owner may read the \
-         file.");
-    PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
-        "Accept this public key, or the keys in this file: one per line, after an optional name. A near end \
-         needs one for each `peer`. Logs, tables, `peer`, `route` and `forward` use NAME for the peer. A far \
-         end reloads the keys on SIGHUP, for new lanes.").repeats().reloads(FAR);
-    FORWARD = OptionSpec::new(BOTH, "forward", "[HOST:]PORT:TARGET[@PEER]", Nothing,
-        "Listen on a local port or address, and open a flow to the target for each connection: \
-         8080:intranet:80, or 8080=intranet:80. The peer connects to the target, a HOST:PORT. PEER is a \
-         peer's name or key. A far end with several peers needs PEER. With PEER, flows of a near end go to \
-         no other peer.").repeats().entrance(Entrance::Forward);
-    ROUTE = OptionSpec::new(NEAR, "route", "HOST:PORT@PEER", Nothing,
-        "Send flows to these targets only to this peer, given by its name or key. HOST and PORT are written \
-         as in `allow`, and are compared with the target as the client names it. If several rules match, the \
-         first of their peers that is up is used, in the order of the rules. Reloaded on SIGHUP.")
-        .repeats().reloads(NEAR);
-    SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
-        "Serve SOCKS5, 4 and 4a at this address, on loopback unless a host is given. The far end resolves \
-         names. With `proxy_auth`, only SOCKS5 is served: the others have no password. Beyond loopback it \
-         needs `proxy_auth`, `clients` or `open_to_all`.")
-        .entrance(Entrance::Proxy);
-    HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "[HOST:]PORT", Nothing,
-        "Serve as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a host is \
-         given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
-        .entrance(Entrance::Proxy);
-    PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
-        "Ask clients of `socks5` and `http_proxy` for a user name and password. The value is a user with the \
-         hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines. Only its owner may \
-         read the file. `openssl passwd -6` also makes a HASH. Other users of the machine can see flags, so \
-         prefer a file. Reloaded on SIGHUP.").repeats().secret().reloads(BOTH);
-    CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
-        Described("all that can reach the listener"),
-        "Let only clients with these addresses connect to `socks5`, `http_proxy` and `forward`: an address, \
-         or a range such as 10.0.0.0/8 or fd00::/8. Other clients are disconnected. Clients on this machine \
-         need an entry too. Reloaded on SIGHUP.").repeats().reloads(BOTH);
-    OPEN_TO_ALL = OptionSpec::new(BOTH, "open_to_all", "", Nothing,
-        "Let `socks5`, `http_proxy` and `forward` listen beyond loopback without `clients` or `proxy_auth`. \
-         All that can reach them may then use the link. Reloaded on SIGHUP.").reloads(BOTH);
-    ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
-        "Choose the encodings that `http_proxy` asks origins for. `identity`: plain content, in which the \
-         link finds repeats, and which it compresses. Upgrades, requests with `Cache-Control: no-transform` \
-         and those to `exclude` targets are unchanged. `keep`: the encodings that the client accepts. \
-         Reloaded on SIGHUP.").reloads(NEAR);
-    ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
-        Described("loopback only at the far end, nothing at the near end"),
-        "Let this end connect to this target for its peer. HOST is a name, `*.suffix`, `*`, an address, or a \
-         range such as 10.0.0.0/8 or [fd00::/8]. PORT is a number, a range such as 8000-8099, or `*`. \
-         Addresses and ranges are compared with the resolved address. A name allows any address that it \
-         resolves to. Reloaded on SIGHUP.").repeats().reloads(BOTH);
-    EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
-        "Send flows to these targets unchanged: never chunked, cached or logged by content. At the end that \
-         opens a flow, a rule covers the whole flow. At the other end, it covers the data after the \
-         connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats().reloads(BOTH);
-    ADMIN = OptionSpec::new(BOTH, "admin", "[HOST:]PORT", Nothing,
-        "Serve /healthz, /metrics and the data of `refrain status` at this address, on loopback unless a \
-         host is given. An address other than loopback needs a token.");
-    ADMIN_TOKEN = OptionSpec::new(BOTH, "admin_token", "TOKEN", Nothing,
-        "Require this bearer token from clients of the admin page. It has 16 characters or more. Other users \
-         of the machine can see flags, so prefer `admin_token_file`.").secret();
-    ADMIN_TOKEN_FILE = OptionSpec::new(BOTH, "admin_token_file", "FILE", Nothing,
-        "Read the admin token from this file. Only its owner may read the file.");
-    ADMIN_HOST = OptionSpec::new(BOTH, "admin_host", "NAME", Nothing,
-        "Let clients reach the admin listener by this name. Requests for other names are refused, except IP \
-         addresses and `localhost`. So no web page can read it through a name of its own.").repeats();
-    RATE = OptionSpec::new(BOTH, "rate", "RATE", Nothing,
-        "Send at most this much on this end's links, such as 20Mbit. Without it, the rate is unlimited.");
-    MODE = OptionSpec::new(BOTH, "mode", "auto|sender|receiver|off", Value("auto"),
-        "Choose which end finds repeated data. The mode of a link depends on both ends. `auto`: the receiver \
-         predicts the next data from its store, and matching and zstd handle the rest. `sender`: only \
-         matching and zstd. `receiver`: only predictions and zstd. A far end then keeps none of the data \
-         that it sent, so any of several far ends at one address can serve any near end. `off`: all data is \
-         sent unchanged.");
-    STORE = OptionSpec::new(NEAR, "store", "DIR", Nothing,
-        "Keep received data in this directory, and predict from it when the data is sent again. The \
-         directory is made if it does not exist. Without it, nothing is predicted.");
-    STORE_SIZE = OptionSpec::new(NEAR, "store_size", "SIZE", Value("100GB"),
-        "Use at most this much disk space for the store, from 16MiB. When the store is full, the oldest data \
-         that was not repeated is deleted.").needs_store();
-    STORE_ALSO = OptionSpec::new(NEAR, "store_also", "DIR", Nothing,
-        "Predict also from this store of another near end in the same network, through a shared directory. \
-         It is only read, even while its owner writes. Its owner must cut chunks the same way, and name the \
-         same realm.").repeats().needs_store();
-    REALM = OptionSpec::new(NEAR, "realm", "NAME",
-        Described("the far end's key"),
-        "Predict only from the history of this service. Predictions never leave a realm, because they show \
-         the far end which data was received before. Far ends of one service share a name.").needs_store();
-    PREDICT = OptionSpec::new(NEAR, "predict", "window|aligned", Value("window"),
-        "Choose how to predict. `window`: chunks that may occur anywhere in the next data. `aligned`: ranges \
-         at fixed places as in the PACK paper, which long round trips make useless.").needs_store();
-    CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
-        "Set the average size of the store's chunks: a power of two from 64B to 32KiB. Smaller chunks find \
-         more repeats, but need more memory and upstream traffic.").needs_store();
-    CHUNK_MIN = OptionSpec::new(NEAR, "chunk_min", "SIZE", Value("2KiB"),
-        "Set the smallest chunk, from 48B.").needs_store();
-    CHUNK_MAX = OptionSpec::new(NEAR, "chunk_max", "SIZE", Value("32KiB"),
-        "Set the largest chunk, up to 64KiB.").needs_store();
-    EFFORT = OptionSpec::new(BOTH, "effort", "auto|0..5|max", Value("auto"),
-        "Set how hard to search for repeats. `auto` follows the balance of CPU and link. `max` always \
-         searches as hard as possible. A number always uses one of the steps below that: 0 is the cheapest.");
-    CONGESTION = OptionSpec::new(BOTH, "congestion", "auto|NAME", Value("auto"),
-        "Use this congestion control for the lanes' connections, by the kernel's name, such as bbr or cubic. \
-         `auto` is bbr if the kernel allows it, because others start slowly again after silence. Otherwise \
-         `auto` is the system's default.");
-    CACHE = OptionSpec::new(BOTH, "cache", "SIZE", Value("128MiB"),
-        "Set the size of the cache of one direction of a link, from 1MiB to 4GiB. Memory is allocated as the \
-         cache fills. The default shrinks to half of `memory`.");
-    MEMORY = OptionSpec::new(BOTH, "memory", "SIZE",
-        Described("a quarter of this machine's or container's memory"),
-        "Limit the memory of all links together, from 40MiB and at least twice the cache. With less memory, \
-         a link has fewer lanes and accepts fewer flows. The process itself needs up to 64MiB more.");
-    LANES = OptionSpec::new(BOTH, "lanes", "COUNT", Value("4"),
-        "Keep this many lanes open per link, 1 to 16.");
-    LANES_MAX = OptionSpec::new(BOTH, "lanes_max", "COUNT", Value("16"),
-        "Allow at most this many lanes per link, 1 to 16.");
-    FLOWS_MAX = OptionSpec::new(BOTH, "flows_max", "COUNT", Value("10000"),
-        "Allow at most this many open connections per link, 1 to 10000. With little `memory`, there are \
-         fewer.");
-    MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
-        "Choose how to find repeats. `max` is Max-Match, which finds the most. `chunk` is Chunk-Match, which \
-         keeps no payload at the sender.");
-    SECOND_STAGE = OptionSpec::new(BOTH, "second_stage", SecondStage::NAMES, Value("zstd"),
-        "Compress the data that this end sends and matching did not replace: `zstd`, or `off`. `off` needs \
-         less CPU, for content that zstd cannot compress.");
-    MARKER = OptionSpec::new(BOTH, "marker", MarkerAlgorithm::NAMES, Value("samplebyte"),
-        "Choose how to select the positions at which to search for repeats.");
-    MARKER_TABLE = OptionSpec::new(BOTH, "marker_table", "FILE",
-        Described("the eight bytes of the EndRE paper"),
-        "Read the byte values of SAMPLEBYTE from this file: numbers from 0 to 255, separated by spaces, \
-         commas or new lines.");
-    SAMPLING_PERIOD = OptionSpec::new(BOTH, "sampling_period", "BYTES", Value("32"),
-        "Search at one position in this many: a power of two from 32 to 512. With `effort = \"auto\"`, this \
-         is the densest that is used.");
-    WINDOW_BYTES = OptionSpec::new(BOTH, "window_bytes", "BYTES", Value("32"),
-        "Search for repeats of at least this length, 12 to 64.");
-    CHUNK_HASH = OptionSpec::new(BOTH, "chunk_hash", "blake3|sha1", Value("blake3"),
-        "Choose the hash that names chunks in Chunk-Match and in the store. `sha1` only serves to reproduce \
-         the papers.");
-    SIMD = OptionSpec::new(BOTH, "simd", "auto|portable|avx2|avx512|neon", Value("auto"),
-        "Use these SIMD instructions to search for repeats. `auto` uses the fastest that this machine has.");
-    CONNECT_TIMEOUT = OptionSpec::new(ALL, "connect_timeout", "TIME", Value("10s"),
-        "Wait at most this long for a connection to a target or to the peer to open, each with its \
-         handshake. Reloaded on SIGHUP.").reloads(BOTH);
-    IDLE_TIMEOUT = OptionSpec::new(BOTH, "idle_timeout", "TIME", Value("1h"),
-        "Reset a flow that has carried no data for this long. Reloaded on SIGHUP, for new flows.").reloads(BOTH);
-    DEAD_AFTER = OptionSpec::new(BOTH, "dead_after", "TIME", Value("4s"),
-        "Close all lanes to a peer that is silent for this long, and reset their flows. A single silent lane \
-         is closed after four times as long.");
-    KEEP_LINK = OptionSpec::new(BOTH, "keep_link", "TIME", Value("1h"),
-        "Keep the caches of a link for this long after its last lane is gone. Reloaded on SIGHUP.").reloads(BOTH);
-    DRAIN_TIMEOUT = OptionSpec::new(BOTH, "drain_timeout", "TIME", Value("30s"),
-        "Let open flows continue for at most this long after SIGTERM.");
-    LOG = OptionSpec::new(ALL, "log", "error|warn|info|debug|trace", Value("info"),
-        "Log to stderr at this level. No level logs the content of flows.");
+    Connection {
+        LISTEN = OptionSpec::new(FAR, "listen", "[HOST:]PORT", Value("*:7000"),
+            "Accept lanes from peers at this address: a port on all addresses, or an address, with port 7000 \
+             unless it has another. A far end may have several.").repeats()
+            .brief("Accept lanes here [default: *:7000]");
+        PEER = OptionSpec::new(TO_PEER, "peer", "[NAME=]HOST[:PORT]", Required,
+            "Open lanes to the far end at this address, at port 7000 unless another is given. With several, a \
+             new flow goes to the first that is up, unless `route` or its `forward` names one. Each then needs \
+             the NAME of its key in `peer_key`.").repeats()
+            .brief("Connect to this far end");
+        KEY = OptionSpec::new(ALL, "key", "FILE", Required,
+            "Read this end's private key from this file. `refrain keygen` makes it. Only its owner may read the \
+             file.")
+            .brief("Read this end's private key");
+        PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
+            "Accept this public key, or the keys in this file: one per line, after an optional name. A near end \
+             needs one for each `peer`. Logs, tables, `peer`, `route` and `forward` use NAME for the peer. A far \
+             end reloads the keys on SIGHUP, for new lanes.").repeats().reloads(FAR)
+            .brief("Accept this public key");
+    }
+    Listeners {
+        FORWARD = OptionSpec::new(BOTH, "forward", "PORT:TARGET", Nothing,
+            "Listen on a local port or address, and open a flow to the target for each connection: \
+             8080:intranet:80, or 8080=intranet:80. In full, the value is [HOST:]PORT:TARGET[@PEER]. The peer \
+             connects to the target, a HOST:PORT. PEER is a peer's name or key. A far end with several peers \
+             needs PEER. With PEER, flows of a near end go to no other peer.").repeats().entrance(Entrance::Forward)
+            .brief("Forward a local port to a target");
+        ROUTE = OptionSpec::new(NEAR, "route", "HOST:PORT@PEER", Nothing,
+            "Send flows to these targets only to this peer, given by its name or key. HOST and PORT are written \
+             as in `allow`, and are compared with the target as the client names it. If several rules match, the \
+             first of their peers that is up is used, in the order of the rules. Reloaded on SIGHUP.")
+            .repeats().reloads(NEAR)
+            .brief("Send this target to this peer");
+        SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
+            "Serve SOCKS5, 4 and 4a at this address, on loopback unless a host is given. The far end resolves \
+             names. With `proxy_auth`, only SOCKS5 is served: the others have no password. Beyond loopback it \
+             needs `proxy_auth`, `clients` or `open_to_all`.")
+            .entrance(Entrance::Proxy)
+            .brief("Serve a SOCKS5 proxy");
+        HTTP_PROXY = OptionSpec::new(NEAR, "http_proxy", "[HOST:]PORT", Nothing,
+            "Serve as an HTTP proxy (CONNECT and http: URLs) at this address, on loopback unless a host is \
+             given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
+            .entrance(Entrance::Proxy)
+            .brief("Serve an HTTP proxy");
+        ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
+            "Choose the encodings that `http_proxy` asks origins for. `identity`: plain content, in which the \
+             link finds repeats, and which it compresses. Upgrades, requests with `Cache-Control: no-transform` \
+             and those to `exclude` targets are unchanged. `keep`: the encodings that the client accepts. \
+             Reloaded on SIGHUP.").reloads(NEAR);
+        ADMIN = OptionSpec::new(BOTH, "admin", "[HOST:]PORT", Nothing,
+            "Serve /healthz, /metrics and the data of `refrain status` at this address, on loopback unless a \
+             host is given. An address other than loopback needs a token.")
+            .brief("Serve status and metrics");
+    }
+    Access {
+        ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
+            Described("loopback only at the far end, nothing at the near end"),
+            "Let this end connect to this target for its peer. HOST is a name, `*.suffix`, `*`, an address, or a \
+             range such as 10.0.0.0/8 or [fd00::/8]. PORT is a number, a range such as 8000-8099, or `*`. \
+             Addresses and ranges are compared with the resolved address. A name allows any address that it \
+             resolves to. Reloaded on SIGHUP.").repeats().reloads(BOTH)
+            .brief("Let the peer reach this target");
+        EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
+            "Send flows to these targets unchanged: never chunked, cached or logged by content. At the end that \
+             opens a flow, a rule covers the whole flow. At the other end, it covers the data after the \
+             connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
+            .brief("Send this target's data unchanged");
+        CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
+            Described("all that can reach the listener"),
+            "Let only clients with these addresses connect to `socks5`, `http_proxy` and `forward`: an address, \
+             or a range such as 10.0.0.0/8 or fd00::/8. Other clients are disconnected. Clients on this machine \
+             need an entry too. Reloaded on SIGHUP.").repeats().reloads(BOTH)
+            .brief("Accept only these clients");
+        PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
+            "Ask clients of `socks5` and `http_proxy` for a user name and password. The value is a user with the \
+             hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines. Only its owner may \
+             read the file. `openssl passwd -6` also makes a HASH. Other users of the machine can see flags, so \
+             prefer a file. Reloaded on SIGHUP.").repeats().secret().reloads(BOTH)
+            .brief("Ask proxy clients for a password");
+        OPEN_TO_ALL = OptionSpec::new(BOTH, "open_to_all", "", Nothing,
+            "Let `socks5`, `http_proxy` and `forward` listen beyond loopback without `clients` or `proxy_auth`. \
+             All that can reach them may then use the link. Reloaded on SIGHUP.").reloads(BOTH)
+            .brief("Accept all clients beyond loopback");
+        ADMIN_TOKEN = OptionSpec::new(BOTH, "admin_token", "TOKEN", Nothing,
+            "Require this bearer token from clients of the admin page. It must have 16 characters or more. Other users \
+             of the machine can see flags, so prefer `admin_token_file`.").secret();
+        ADMIN_TOKEN_FILE = OptionSpec::new(BOTH, "admin_token_file", "FILE", Nothing,
+            "Read the admin token from this file. Only its owner may read the file.")
+            .brief("Read the admin token from FILE");
+        ADMIN_HOST = OptionSpec::new(BOTH, "admin_host", "NAME", Nothing,
+            "Let clients reach the admin listener by this name. Requests for other names are refused, except IP \
+             addresses and `localhost`. So no web page can read it through a name of its own.").repeats();
+    }
+    Store {
+        MODE = OptionSpec::new(BOTH, "mode", "auto|sender|receiver|off", Value("auto"),
+            "Choose which end finds repeated data. The mode of a link depends on both ends. `auto`: the receiver \
+             predicts the next data from its store, and matching and zstd handle the rest. `sender`: only \
+             matching and zstd. `receiver`: only predictions and zstd. A far end then keeps none of the data \
+             that it sent, so any of several far ends at one address can serve any near end. `off`: all data is \
+             sent unchanged.")
+            .brief("Choose the end that finds repeats");
+        STORE = OptionSpec::new(NEAR, "store", "DIR", Nothing,
+            "Keep received data in this directory, and predict from it when the data is sent again. The \
+             directory is made if it does not exist. Without it, nothing is predicted.")
+            .brief("Keep received data, to predict from");
+        STORE_SIZE = OptionSpec::new(NEAR, "store_size", "SIZE", Value("100GB"),
+            "Use at most this much disk space for the store, from 16MiB. When the store is full, the oldest data \
+             that was not repeated is deleted.").needs_store()
+            .brief("Limit the store [default: 100GB]");
+        STORE_ALSO = OptionSpec::new(NEAR, "store_also", "DIR", Nothing,
+            "Also predict from this store of another near end in the same network, through a shared directory. \
+             It is only read, even while its owner writes. Its owner must cut chunks the same way, and name the \
+             same realm.").repeats().needs_store()
+            .brief("Also predict from this store");
+        REALM = OptionSpec::new(NEAR, "realm", "NAME",
+            Described("the far end's key"),
+            "Predict only from the history of this service. Predictions never leave a realm, because they show \
+             the far end which data was received before. Far ends of one service share a name.").needs_store()
+            .brief("Name the service of the history");
+    }
+    Limits {
+        RATE = OptionSpec::new(BOTH, "rate", "RATE", Nothing,
+            "Send at most this much on this end's links, such as 20Mbit. Without it, the rate is unlimited.")
+            .brief("Limit the rate that this end sends");
+        CACHE_SIZE = OptionSpec::new(BOTH, "cache_size", "SIZE", Value("128MiB"),
+            "Set the size of the cache of one direction of a link, from 1MiB to 4GiB. Memory is allocated as the \
+             cache fills. The default shrinks to half of `memory`.")
+            .before_0_2("cache").brief("Set the cache size [default: 128MiB]");
+        MEMORY = OptionSpec::new(BOTH, "memory", "SIZE",
+            Described("a quarter of this machine's or container's memory"),
+            "Limit the memory of all links together, from 40MiB and at least twice the cache. With less memory, \
+             a link has fewer lanes and accepts fewer flows. The process itself needs up to 64MiB more.")
+            .brief("Limit the memory of all links");
+        LANES = OptionSpec::new(BOTH, "lanes", "COUNT", Value("4"),
+            "Keep this many lanes open per link, 1 to 16.");
+        LANES_MAX = OptionSpec::new(BOTH, "lanes_max", "COUNT", Value("16"),
+            "Allow at most this many lanes per link, 1 to 16.");
+        FLOWS_MAX = OptionSpec::new(BOTH, "flows_max", "COUNT", Value("10000"),
+            "Allow at most this many open connections per link, 1 to 10000. With little `memory`, there are \
+             fewer.");
+        CONNECT_TIMEOUT = OptionSpec::new(ALL, "connect_timeout", "TIME", Value("10s"),
+            "Wait at most this long for a connection to a target or to the peer to open, each with its \
+             handshake. Reloaded on SIGHUP.").reloads(BOTH);
+        IDLE_TIMEOUT = OptionSpec::new(BOTH, "idle_timeout", "TIME", Value("1h"),
+            "Reset a flow that has carried no data for this long. Reloaded on SIGHUP, for new flows.").reloads(BOTH);
+        DEAD_AFTER = OptionSpec::new(BOTH, "dead_after", "TIME", Value("4s"),
+            "Close all lanes to a peer that is silent for this long, and reset their flows. A single silent lane \
+             is closed after four times as long.");
+        KEEP_LINK = OptionSpec::new(BOTH, "keep_link", "TIME", Value("1h"),
+            "Keep the caches of a link for this long after its last lane is gone. Reloaded on SIGHUP.").reloads(BOTH);
+        DRAIN_TIMEOUT = OptionSpec::new(BOTH, "drain_timeout", "TIME", Value("30s"),
+            "Let open flows continue for at most this long after SIGTERM.");
+    }
+    Expert {
+        EFFORT = OptionSpec::new(BOTH, "effort", "auto|0..5|max", Value("auto"),
+            "Set how hard to search for repeats. `auto` follows the balance of CPU and link. `max` always \
+             searches as hard as possible. A number always uses one of the steps below that: 0 is the cheapest.");
+        CONGESTION = OptionSpec::new(BOTH, "congestion", "auto|NAME", Value("auto"),
+            "Use this congestion control for the lanes' connections, by the kernel's name, such as bbr or cubic. \
+             `auto` is bbr if the kernel allows it, because others start slowly again after silence. Otherwise \
+             `auto` is the system's default.");
+        PREDICT = OptionSpec::new(NEAR, "predict", "window|aligned", Value("window"),
+            "Choose how to predict. `window`: chunks that may occur anywhere in the next data. `aligned`: ranges \
+             at fixed places as in the PACK paper, which long round trips make useless.").needs_store();
+        CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
+            "Set the average size of the store's chunks: a power of two from 64B to 32KiB. Smaller chunks find \
+             more repeats, but need more memory and upstream traffic.").needs_store();
+        CHUNK_MIN = OptionSpec::new(NEAR, "chunk_min", "SIZE", Value("2KiB"),
+            "Set the smallest chunk, from 48B.").needs_store();
+        CHUNK_MAX = OptionSpec::new(NEAR, "chunk_max", "SIZE", Value("32KiB"),
+            "Set the largest chunk, up to 64KiB.").needs_store();
+        MATCHING = OptionSpec::new(BOTH, "matching", "max|chunk", Value("max"),
+            "Choose how to find repeats. `max` is Max-Match, which finds the most. `chunk` is Chunk-Match, which \
+             keeps no payload at the sender.");
+        SECOND_STAGE = OptionSpec::new(BOTH, "second_stage", SecondStage::NAMES, Value("zstd"),
+            "Compress the data that this end sends and matching did not replace: `zstd`, or `off`. `off` needs \
+             less CPU, for content that zstd cannot compress.");
+        MARKER = OptionSpec::new(BOTH, "marker", MarkerAlgorithm::NAMES, Value("samplebyte"),
+            "Choose how to select the positions at which to search for repeats.");
+        MARKER_TABLE = OptionSpec::new(BOTH, "marker_table", "FILE",
+            Described("the eight bytes of the EndRE paper"),
+            "Read the byte values of SAMPLEBYTE from this file: numbers from 0 to 255, separated by spaces, \
+             commas or new lines.");
+        SAMPLING_PERIOD = OptionSpec::new(BOTH, "sampling_period", "BYTES", Value("32"),
+            "Search at one position in this many: a power of two from 32 to 512. With `effort` at `auto`, this \
+             is the densest that is used.");
+        WINDOW_BYTES = OptionSpec::new(BOTH, "window_bytes", "BYTES", Value("32"),
+            "Search for repeats of at least this length, 12 to 64.");
+        CHUNK_HASH = OptionSpec::new(BOTH, "chunk_hash", "blake3|sha1", Value("blake3"),
+            "Choose the hash that names chunks in Chunk-Match and in the store. `sha1` only serves to reproduce \
+             the papers.");
+        SIMD = OptionSpec::new(BOTH, "simd", "auto|portable|avx2|avx512|neon", Value("auto"),
+            "Use these SIMD instructions to search for repeats. `auto` uses the fastest that this machine has.");
+        LOG = OptionSpec::new(ALL, "log", "error|warn|info|debug|trace", Value("info"),
+            "Log to stderr at this level. No level logs the content of flows.");
+    }
 }
 
 impl Role {
@@ -397,5 +518,13 @@ mod tests {
         assert_eq!(keys.len(), OPTIONS.len());
         assert_eq!(LANES_MAX.flag(), "--lanes-max");
         assert_eq!(LANES_MAX.environment(), "REFRAIN_LANES_MAX");
+    }
+
+    #[test]
+    fn help_names_other_options_by_their_flags() {
+        assert_eq!(
+            with_flags("`auto` is half of `cache_size`, see `peer`."),
+            "`auto` is half of `--cache-size`, see `--peer`."
+        );
     }
 }

@@ -190,7 +190,10 @@ impl Settings {
                 DeValue::Array(items) if spec.repeats => items,
                 _ => std::slice::from_ref(value),
             };
-            settings.values.insert(spec.key, Vec::new());
+            if settings.values.insert(spec.key, Vec::new()).is_some() {
+                let message = format!("\"{}\" is given twice, under its old name too", spec.key);
+                return Err(wrong_at(key.span().start, message));
+            }
             for item in items {
                 let origin = Origin::File {
                     path: Arc::clone(&shared_path),
@@ -403,7 +406,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
 }
 
 fn find_key(key: &str, role: Role) -> Result<&'static OptionSpec, String> {
-    let known = OPTIONS.iter().find(|spec| spec.key == key).copied();
+    let known = OPTIONS.iter().find(|spec| spec.has_key(key)).copied();
     match known {
         Some(spec) if role.options().any(|own| own == spec) => Ok(spec),
         Some(_) => Err(format!("\"{key}\" is an option of the other end")),

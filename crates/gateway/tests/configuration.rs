@@ -1,7 +1,7 @@
 //! Holds `docs/configuration.md` and the example files to the options that the program has.
 //!
 //! After a change of options, `REFRAIN_BLESS=1 cargo test -p refrain-gateway --test configuration`
-//! writes the documentation anew.
+//! writes the documentation again.
 
 use std::fmt::Write;
 use std::fs;
@@ -24,14 +24,18 @@ fn the_documentation_has_every_option_as_it_is() {
     let text = fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).expect("where options begin");
     let (documented, after) = rest.split_once(END).expect("where options end");
-    let expected: String = OPTIONS.iter().map(|spec| section(spec)).collect();
+    let mut expected = String::new();
+    for options in OPTIONS.chunk_by(|one, next| one.group == next.group) {
+        write!(expected, "### {}\n\n", options[0].group.heading()).unwrap();
+        expected.extend(options.iter().map(|spec| section(spec)));
+    }
     if std::env::var_os("REFRAIN_BLESS").is_some() {
         fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}")).unwrap();
         return;
     }
     assert_eq!(
         documented, expected,
-        "run with REFRAIN_BLESS=1 to write it anew"
+        "run with REFRAIN_BLESS=1 to write it again"
     );
 }
 
@@ -50,7 +54,7 @@ fn section(spec: &OptionSpec) -> String {
         DefaultValue::Described(words) => format!("default: {words}"),
     };
     let repeats = if spec.repeats { " · repeats" } else { "" };
-    let mut text = format!("### `{}`\n\n", spec.key);
+    let mut text = format!("#### `{}`\n\n", spec.key);
     let (flag, value, variable) = (spec.flag(), spec.value, spec.environment());
     let spelled = if spec.is_switch() {
         flag

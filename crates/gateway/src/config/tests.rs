@@ -191,7 +191,7 @@ fn flags_win_over_the_file_and_a_second_look_sees_the_changed_file() {
     };
     let common = options.resolve().unwrap();
     assert_eq!((common.lanes, common.cache), (3, ByteSize(1 << 20)));
-    fixture.write("far.toml", "cache = \"2MiB\"\nallow = [\"*:443\"]\n");
+    fixture.write("far.toml", "cache_size = \"2MiB\"\nallow = [\"*:443\"]\n");
     let common = options.resolve().unwrap();
     assert_eq!(common.cache, ByteSize(2 << 20));
     assert_eq!(common.allow.describe(), "*:443");
@@ -284,8 +284,8 @@ fn a_default_cache_shrinks_to_the_memory_and_a_given_one_is_refused() {
     let fixture = Fixture::new();
     let config = fixture.far(&["--memory", "100MiB"]).unwrap();
     assert_eq!(config.cache, ByteSize(50 << 20));
-    let error = fixture.far_fault(&["--memory", "100MiB", "--cache", "64MiB"]);
-    assert!(error.starts_with("--cache \"64MiB\": two caches of 64MiB"));
+    let error = fixture.far_fault(&["--memory", "100MiB", "--cache-size", "64MiB"]);
+    assert!(error.starts_with("--cache-size \"64MiB\": two caches of 64MiB"));
     assert!(
         fixture
             .far_fault(&["--memory", "1MiB"])
@@ -303,8 +303,8 @@ fn each_bad_value_names_its_flag() {
         ["--lanes-max", "2"],
         ["--flows-max", "0"],
         ["--flows-max", "10001"],
-        ["--cache", "512KiB"],
-        ["--cache", "5GiB"],
+        ["--cache-size", "512KiB"],
+        ["--cache-size", "5GiB"],
         ["--rate", "0bit"],
         ["--rate", "20"],
         ["--effort", "some"],
@@ -368,7 +368,7 @@ fn what_a_store_cannot_be_is_said() {
         (&["--realm", "b"][..], "needs --store"),
         (&["--store", ""], "path of a directory"),
         (&["--store", "a", "--store-also", ""], "path of a directory"),
-        (&["--store", "a", "--realm", ""], "not empty"),
+        (&["--store", "a", "--realm", ""], "not be empty"),
         (&["--store", "a", "--realm", "a\tb"], "control characters"),
         (&["--store", "a", "--store-size", "1MB"], "16MiB or more"),
         (&["--store", "a", "--chunk-size", "3KiB"], "power of two"),
@@ -432,7 +432,7 @@ fn each_peer_of_a_near_end_has_one_key_by_its_name() {
             "--peer \"second=b\": another --peer has this key",
         ),
         (&["second=a", &by_key, "second=b"], "found 2 for 3"),
-        (&["second=a:b:c", &by_key], "--peer 'second=a:b:c'"),
+        (&["second=a:b:c", &by_key], "--peer \"second=a:b:c\""),
     ] {
         let error = near(peers).unwrap_err().to_string();
         assert!(error.contains(part), "{peers:?}: {error}");
@@ -480,7 +480,7 @@ fn named_on_change(fixture: &Fixture, role: Role, spec: &OptionSpec, value: &str
         (KEY.flag(), key.display().to_string()),
         (PEER_KEY.flag(), peer),
         (ADMIN.flag(), "127.0.0.1:9000".to_owned()),
-        (CACHE.flag(), "1MiB".to_owned()),
+        (CACHE_SIZE.flag(), "1MiB".to_owned()),
     ]);
     let program = if role == Role::Far { "far" } else { "near" };
     match program {

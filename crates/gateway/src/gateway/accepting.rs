@@ -42,8 +42,8 @@ enum LinkRefused {
     TooManyLinks { peer: String },
     /// The peer's share of the memory is taken.
     #[error(
-        "the far end has no memory for another link of {peer}, which has {links}: \
-         raise its --memory or lower its --cache"
+        "the far end has no memory for another link of {peer}, which already has {links}: \
+         raise its --memory or lower its --cache-size"
     )]
     NoMemory { peer: String, links: usize },
 }

@@ -45,7 +45,7 @@ pub enum ConnectError {
         within: Duration,
     },
     /// The link has as many lanes as it may have.
-    #[error("the link already has its maximum of lanes")]
+    #[error("the link already has its maximum number of lanes")]
     NoLaneLeft,
     /// The connection failed, or what answers is not the peer.
     #[error(transparent)]

@@ -23,7 +23,9 @@ pub fn unread_variables(
         if READ_ELSEWHERE.contains(&rest) || is_service_link(rest, &value.to_string_lossy()) {
             return None;
         }
-        let has_name = |spec: &OptionSpec| spec.environment() == name;
+        let has_name = |spec: &OptionSpec| {
+            spec.environment() == name || spec.old_environment().is_some_and(|old| old == name)
+        };
         if role.options().any(has_name) {
             return None;
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::options::{CACHE, KEY, LANES, MEMORY, PEER_KEY};
+use crate::options::{CACHE_SIZE, KEY, LANES, MEMORY, PEER_KEY};
 use crate::units::ByteSize;
 use proptest::prelude::*;
 
@@ -13,12 +13,15 @@ fn fault(text: &str) -> String {
 
 #[test]
 fn values_are_strings_or_numbers_and_lists_where_an_option_repeats() {
-    let text = "lanes = 1_2\nallow = ['a:80', 'b:81']\npeer_key = 'K'\ncache = '1MiB'\n";
+    let text = "lanes = 1_2\nallow = ['a:80', 'b:81']\npeer_key = 'K'\ncache_size = '1MiB'\n";
     let settings = parse(text).unwrap();
     assert_eq!(settings.one::<u8>(&LANES).unwrap(), 12);
     assert_eq!(settings.many::<String>(&ALLOW).unwrap(), ["a:80", "b:81"]);
     assert_eq!(settings.many::<String>(&PEER_KEY).unwrap(), ["K"]);
-    assert_eq!(settings.one::<ByteSize>(&CACHE).unwrap(), ByteSize(1 << 20));
+    assert_eq!(
+        settings.one::<ByteSize>(&CACHE_SIZE).unwrap(),
+        ByteSize(1 << 20)
+    );
 }
 
 #[test]
@@ -26,11 +29,14 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
     let mut flags = Settings::default();
     flags.add(&LANES, "7".into(), Origin::Flag);
     flags.add(&ALLOW, "c:80".into(), Origin::Flag);
-    let file = parse("lanes = 5\ncache = '2MiB'\nallow = ['a:80', 'b:80']").unwrap();
+    let file = parse("lanes = 5\ncache_size = '2MiB'\nallow = ['a:80', 'b:80']").unwrap();
     let settings = flags.over(file);
     assert_eq!(settings.one::<u8>(&LANES).unwrap(), 7);
     assert_eq!(settings.many::<String>(&ALLOW).unwrap(), ["c:80"]);
-    assert_eq!(settings.one::<ByteSize>(&CACHE).unwrap(), ByteSize(2 << 20));
+    assert_eq!(
+        settings.one::<ByteSize>(&CACHE_SIZE).unwrap(),
+        ByteSize(2 << 20)
+    );
     assert_eq!(settings.optional::<ByteSize>(&MEMORY).unwrap(), None);
     let missing = settings.one::<String>(&KEY).unwrap_err();
     assert!(missing.to_string().starts_with("missing: --key "));
@@ -70,6 +76,17 @@ fn all_that_is_missing_is_named_at_once() {
 }
 
 #[test]
+fn a_key_of_an_earlier_version_is_taken_but_not_with_the_new_one() {
+    let settings = parse("cache = '2MiB'").unwrap();
+    assert_eq!(
+        settings.one::<ByteSize>(&CACHE_SIZE).unwrap(),
+        ByteSize(2 << 20)
+    );
+    let both = fault("cache = '2MiB'\ncache_size = '2MiB'");
+    assert!(both.contains("\"cache_size\" is given twice"), "{both}");
+}
+
+#[test]
 fn an_empty_list_counts_as_given() {
     let settings = parse("allow = []").unwrap();
     assert!(settings.is_given(&ALLOW));
@@ -88,23 +105,31 @@ fn an_unknown_key_names_the_nearest() {
 
 #[test]
 fn an_error_names_where_the_value_stands() {
-    let message = |settings: &Settings| settings.one::<ByteSize>(&CACHE).unwrap_err().to_string();
-    let file = parse("lanes = 4\ncache = '12 parsecs'").unwrap();
-    assert!(message(&file).starts_with("near.toml:2: cache \"12 parsecs\": unknown unit"));
+    let message = |settings: &Settings| {
+        settings
+            .one::<ByteSize>(&CACHE_SIZE)
+            .unwrap_err()
+            .to_string()
+    };
+    let file = parse("lanes = 4\ncache_size = '12 parsecs'").unwrap();
+    assert!(message(&file).starts_with("near.toml:2: cache_size \"12 parsecs\": unknown unit"));
     for (origin, start) in [
-        (Origin::Flag, "--cache \"12 parsecs\": unknown"),
-        (Origin::Environment, "REFRAIN_CACHE \"12 parsecs\": unknown"),
+        (Origin::Flag, "--cache-size \"12 parsecs\": unknown"),
+        (
+            Origin::Environment,
+            "REFRAIN_CACHE_SIZE \"12 parsecs\": unknown",
+        ),
     ] {
         let mut settings = Settings::default();
-        settings.add(&CACHE, "12 parsecs".into(), origin);
+        settings.add(&CACHE_SIZE, "12 parsecs".into(), origin);
         assert!(message(&settings).starts_with(start));
     }
 }
 
 #[test]
 fn values_of_other_types_and_bad_syntax_name_their_line() {
-    assert!(fault("\ncache = true").starts_with("near.toml:2: cache: expected \"SIZE\""));
-    assert!(fault("cache = ['1MiB']").starts_with("near.toml:1: cache: expected"));
+    assert!(fault("\ncache_size = true").starts_with("near.toml:2: cache_size: expected \"SIZE\""));
+    assert!(fault("cache_size = ['1MiB']").starts_with("near.toml:1: cache_size: expected"));
     assert!(fault("allow = [\n'a:80',\n['b']]").starts_with("near.toml:3: allow: expected"));
     assert!(fault("lanes = 4\nlanes = 5").starts_with("near.toml:2: "));
     assert!(fault("lanes = 4\n\ncache = \n").starts_with("near.toml:3: "));
@@ -123,7 +148,7 @@ proptest! {
     ) {
         if let Ok(settings) = parse(&format!("{} = {value}", key.key)) {
             let _ = settings.many::<crate::rules::Rule>(&ALLOW);
-            let _ = settings.one::<ByteSize>(&CACHE);
+            let _ = settings.one::<ByteSize>(&CACHE_SIZE);
         }
     }
 

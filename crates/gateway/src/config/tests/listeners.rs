@@ -15,7 +15,7 @@ fn an_address_is_listened_on_once() {
     let socks = ["--socks5", "127.0.0.1:9000"];
     let error = fixture.near(&[forward, socks].concat()).unwrap_err();
     assert!(
-        error.to_string().starts_with("--forward '127.0.0.1:9000="),
+        error.to_string().starts_with("--forward \"127.0.0.1:9000="),
         "{error}"
     );
     for (one, other, distinct) in [

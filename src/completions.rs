@@ -1,0 +1,25 @@
+//! `refrain completions SHELL`.
+
+use std::io::{self, Write};
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::Arguments;
+
+#[derive(clap::Args)]
+pub(crate) struct CompletionsArguments {
+    /// Complete the command lines of this shell
+    shell: Shell,
+}
+
+pub(crate) fn run(arguments: &CompletionsArguments) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        arguments.shell,
+        &mut Arguments::command(),
+        "refrain",
+        &mut script,
+    );
+    Ok(io::stdout().write_all(&script)?)
+}

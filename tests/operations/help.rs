@@ -1,0 +1,72 @@
+//! Help, and what is generated of it.
+
+use std::collections::BTreeSet;
+
+use crate::common::command::{refrain, refrain_fails};
+
+#[test]
+fn short_help_fits_a_screen_and_has_the_common_options() {
+    for (end, common) in [("near", "--peer-key"), ("far", "--listen")] {
+        let short = text(&[end, "-h"]);
+        let lines: Vec<&str> = short.lines().collect();
+        assert!(lines.len() <= 60, "{} lines:\n{short}", lines.len());
+        let widest = lines.iter().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(100), "{short}");
+        assert!(
+            short.contains(common) && short.contains("Example:"),
+            "{short}"
+        );
+        assert!(!short.contains("--marker-table"), "{short}");
+        assert!(text(&[end, "--help"]).contains("--marker-table"));
+    }
+}
+
+#[test]
+fn completions_manual_pages_and_the_version_are_printed() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(
+            text(&["completions", shell]).contains("peer-key"),
+            "{shell}"
+        );
+    }
+    assert!(text(&["man"]).starts_with(".ie"));
+    let page = text(&["man", "czip", "get"]);
+    assert!(
+        page.contains("refrain\\-czip\\-get") && page.contains("seed"),
+        "{page}"
+    );
+    let (code, error) = refrain_fails(&["man", "czip", "nothing"]);
+    assert!(
+        code == 2 && error.contains("has no command \"nothing\""),
+        "{error}"
+    );
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("man1");
+    let out = out.to_str().expect("text");
+    // Again over the first ones.
+    for _ in 0..2 {
+        assert_eq!(text(&["man", "--out", out]), "");
+    }
+    let pages = std::fs::read_dir(out).expect("a folder");
+    let pages = pages.map(|page| page.expect("a page").file_name());
+    let pages: BTreeSet<String> = pages
+        .map(|name| name.into_string().expect("text"))
+        .collect();
+    for page in ["refrain.1", "refrain-near.1", "refrain-czip-get.1"] {
+        assert!(pages.contains(page), "{page} is not among {pages:?}");
+    }
+
+    let version = text(&["version"]);
+    assert!(
+        version.contains("commit: ") && version.contains("target: "),
+        "{version}"
+    );
+    assert_eq!(text(&["--version"]), version);
+}
+
+fn text(arguments: &[&str]) -> String {
+    let output = refrain(arguments);
+    assert!(output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
