@@ -23,7 +23,7 @@ use std::thread;
 
 use clap::{Args, Subcommand};
 
-use crate::{bounded, report, standard_io};
+use crate::{bounded, report, standard_io, table::percent};
 
 const AFTER_HELP: &str = "\
 A SIZE is a number of bytes, with or without a unit. KiB, MiB, GiB and TiB are powers of two. kB, MB, GB and TB are \
@@ -50,7 +50,7 @@ enum CzipCommand {
     List(list::ListArguments),
     /// Check whether an archive is intact, by its digests
     Verify(verify::VerifyArguments),
-    /// Show how an archive was made, and how much its chunks save
+    /// Show how much an archive saves, and how it was made
     Stat(stat::StatArguments),
     /// Serve a directory over HTTP: archives as files, their content, and chunks by name
     Serve(serve::ServeArguments),
@@ -82,6 +82,14 @@ pub(crate) fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
         CzipCommand::Serve(arguments) => serve::run(arguments),
         CzipCommand::Proxy(arguments) => proxy::run(arguments),
         CzipCommand::Mount(arguments) => mount::run(arguments),
+    }
+}
+
+/// The share of its content that an archive takes, in brackets; nothing of no content.
+fn share(archive_bytes: u64, plain_bytes: u64) -> String {
+    match plain_bytes {
+        0 => String::new(),
+        plain_bytes => format!(" ({})", percent(archive_bytes as f64, plain_bytes as f64)),
     }
 }
 

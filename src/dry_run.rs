@@ -62,8 +62,11 @@ pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyho
             // Of a gateway that runs it is no fault.
             let in_use = match DiskStore::check_free(&history.store) {
                 Err(StoreError::InUse { owner, .. }) => {
-                    let owner = owner.map_or_else(String::new, |owner| format!(" {owner}"));
-                    format!("; a running process{owner} uses it, and must stop first")
+                    let owner = owner.map_or_else(
+                        || "another process".to_owned(),
+                        |owner| format!("process {owner}"),
+                    );
+                    format!("; {owner} uses it, and must stop first")
                 }
                 _ => String::new(),
             };

@@ -36,7 +36,7 @@ fn a_hostile_peer_gets_no_more_than_its_link() {
     let site = Site::new();
     let hostile = site.path("hostile.key");
     let hostile_key = keygen(&hostile);
-    let small = ["--memory", "160MiB", "--cache", "4MiB", "--lanes", "1"];
+    let small = ["--memory", "160MiB", "--cache-size", "4MiB", "--lanes", "1"];
     let peers = ["--peer-key", &site.near_key, "--peer-key", &hostile_key];
     let far = site.far(&[&small[..], &peers].concat());
     let (listen, option) = forward(server.address);
@@ -79,7 +79,7 @@ fn ten_thousand_connections_fit() {
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let echo = runtime.block_on(serve_echo());
-    let bounds = ["--memory", MEMORY, "--cache", "16MiB"];
+    let bounds = ["--memory", MEMORY, "--cache-size", "16MiB"];
     let (address, option) = forward(echo);
     let pair = Pair::start(&bounds, &[&bounds[..], &["--forward", &option]].concat());
     pair.near.wait_for_lanes(4);
@@ -121,7 +121,7 @@ fn caches_take_memory_as_they_fill() {
     for (cache, cache_bytes) in [("1MiB", MEBIBYTE), ("128MiB", 128 * MEBIBYTE)] {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let server = runtime.block_on(Server::start()).expect("a server");
-        let bounds = ["--cache", cache, "--memory", "1GiB"];
+        let bounds = ["--cache-size", cache, "--memory", "1GiB"];
         let (listen, option) = forward(server.address);
         let pair = Pair::start(&bounds, &[&bounds[..], &["--forward", &option]].concat());
         pair.near.wait_for_lanes(4);

@@ -76,6 +76,7 @@ fn run(load: &Load) {
         .expect("servers");
     let (near_server, far_server) = (Arc::new(near_server), Arc::new(far_server));
 
+    // The old name of --cache-size: either end may be an older build.
     let bounds = ["--memory", "320MiB", "--cache", "32MiB", "--log", "info"];
     let (from_far, backwards) = forward(near_server.address);
     let (from_near, forwards) = forward(far_server.address);

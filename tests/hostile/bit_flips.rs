@@ -112,8 +112,8 @@ fn a_flipped_bit_is_reported_as_damage_and_no_byte_is_wrong() {
             _ => (&near, &far),
         };
         let so_far = format!("({} so far on this link)", round + 1);
-        receiver.wait_for_log(&["bytes from the peer were damaged on the way", &so_far]);
-        sender.wait_for_log(&["bytes to the peer were damaged on the way", &so_far]);
+        receiver.wait_for_log(&["bytes from the peer were damaged between", &so_far]);
+        sender.wait_for_log(&["bytes to the peer were damaged between", &so_far]);
     }
 }
 

@@ -273,7 +273,7 @@ pub enum Lie {
         said: String,
     },
     /// A `Content-Length` that is not that of the range.
-    #[error("sent a range of {expected} bytes with a Content-Length of {said}")]
+    #[error("sent a Content-Range of {expected} bytes with a Content-Length of {said}")]
     ContentLength {
         /// What it says.
         said: u64,
@@ -281,7 +281,7 @@ pub enum Lie {
         expected: u64,
     },
     /// More bytes than the range has.
-    #[error("sent more than its {expected} bytes")]
+    #[error("sent more than {expected} bytes")]
     TooMany {
         /// What the range has.
         expected: u64,

@@ -65,7 +65,7 @@ fn what_it_cannot_do_it_says() {
         (
             &["--to", "127.0.0.1:1", "--rate", "fast"][..],
             2,
-            "'fast' is not a rate",
+            "\"fast\" is not a rate",
         ),
         (
             &["--to", "127.0.0.1:1", "--delay", "20"],

@@ -55,7 +55,7 @@ pub enum GetError {
     #[error(transparent)]
     Unwrap(UnwrapError),
     /// What the server sent is no archive that can be read: damaged, hostile, or changed on the way.
-    #[error("cannot read the data of the server: {0}")]
+    #[error("cannot read the data that the server sent: {0}")]
     Archive(ReadError),
     /// A chunk is not what its name says, although its frame has the right digest.
     #[error(

@@ -82,12 +82,12 @@ fn too_many_bytes_are_noticed_however_they_come() {
         reply.body.push(0);
         reply.chunked()
     });
-    assert_says(&error, "more than its 1000 bytes");
+    assert_says(&error, "more than 1000 bytes");
     let error = read_through(|_, _, mut reply| {
         reply.body.push(0);
         reply.without("Content-Length").ending(Ending::Close)
     });
-    assert_says(&error, "more than its 1000 bytes");
+    assert_says(&error, "more than 1000 bytes");
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl World {
         };
         let [near, far] = [near, far].map(|side| side.link.status(self.now()));
         if !adds_up(&near) || !adds_up(&far) {
-            return Err("the data of all targets is not the data of the link".to_owned());
+            return Err("the targets' bytes do not add up to the link's bytes".to_owned());
         }
         for (end, sent, received) in [
             (End::Near, &near.counters.sent, &far.counters.received),

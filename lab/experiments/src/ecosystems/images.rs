@@ -119,17 +119,17 @@ const PULLS: [Image; 7] = [
         in_the_way: "nothing, as long as the cache holds the layer",
     },
     Image {
-        name: "image: the same with `--cache 512MiB`",
+        name: "image: the same with `--cache-size 512MiB`",
         image: "build-plain",
         tls: false,
-        options: &["--cache", "512MiB"],
+        options: &["--cache-size", "512MiB"],
         in_the_way: "nothing",
     },
     Image {
         name: "image: layer without compression, by https",
         image: "same-plain",
         tls: true,
-        options: &["--cache", "512MiB"],
+        options: &["--cache-size", "512MiB"],
         in_the_way: "TLS",
     },
 ];

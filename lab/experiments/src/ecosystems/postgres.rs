@@ -117,12 +117,12 @@ const BACKUPS: [Backup; 5] = [
         in_the_way: "the cache, which does not hold a backup",
     },
     Backup {
-        name: "PostgreSQL: the same with `--cache 512MiB`",
+        name: "PostgreSQL: the same with `--cache-size 512MiB`",
         script: BASE_BACKUP,
         checked: VERIFIED,
         sslmode: "disable",
         options: "",
-        of_pair: &["--cache", "512MiB"],
+        of_pair: &["--cache-size", "512MiB"],
         in_the_way: "nothing",
     },
     Backup {

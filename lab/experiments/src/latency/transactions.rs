@@ -25,9 +25,9 @@ const SEGMENT_BYTES: usize = 1448;
 const HISTORY_BYTES: usize = 4 << 20;
 
 /// The cache of each direction, the largest in the paper.
-const CACHE: [&str; 2] = ["--cache", "10MiB"];
+const CACHE: [&str; 2] = ["--cache-size", "10MiB"];
 const MATCHING_ALONE: [&str; 6] = [
-    "--cache",
+    "--cache-size",
     "10MiB",
     "--mode",
     "sender",

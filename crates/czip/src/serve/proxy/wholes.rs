@@ -48,7 +48,7 @@ pub(super) enum WholeError {
     Remote(#[from] RemoteError),
     #[error("cannot keep it: {0}")]
     File(#[from] io::Error),
-    #[error("the origin neither supports Range requests nor reports its length")]
+    #[error("the origin neither supports Range requests nor reports the archive's length")]
     NoLength,
     #[error(
         "the origin does not support Range requests, and the whole archive is too large: {bytes} bytes \

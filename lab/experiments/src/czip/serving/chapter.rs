@@ -52,7 +52,7 @@ pub(super) fn write(page: &mut String, servings: &Servings) -> anyhow::Result<()
         page,
         "A DVD and 3 CDs of .debs, and a second copy of all four: {:.0} MB, whose union has {:.0}. \
          A control group\n(version {}) gives the server {:.0} MB, pages of files included, 4/3 of the \
-         union as in the paper; `czip serve`\nhas `--cache` {:.0} MB of that. Clients are on the same \
+         union as in the paper; `czip serve`\nhas `--cache-size` {:.0} MB of that. Clients are on the same \
          machine and take processor time from the server. Each\nasks for files in an order of its own \
          over one connection, and begins anywhere in a file; one mebibyte in 16 is\nheld against what \
          it must be. Each run begins with nothing in memory: what is read of the disk at first counts,\n\

@@ -57,7 +57,7 @@ impl Serving {
                 let mut command = group.command(program);
                 command.args(["czip", "serve"]).arg(served);
                 command.args(["--listen", &address.to_string()]);
-                command.args(["--cache", &cache_bytes.to_string()]);
+                command.args(["--cache-size", &cache_bytes.to_string()]);
                 command
             }
         };
