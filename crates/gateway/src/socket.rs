@@ -16,6 +16,8 @@ pub(crate) struct TcpInfo {
     pub(crate) retransmitted: u32,
     /// The round trip of late, in microseconds.
     pub(crate) round_trip_us: u32,
+    /// By how much round trips differ of late, in microseconds.
+    pub(crate) round_trip_deviation_us: u32,
     /// The shortest of the last minutes.
     pub(crate) round_trip_min_us: u32,
     /// Bytes a second that the peer acknowledged of late, of the most that were seen for a round trip.
@@ -181,6 +183,7 @@ impl TcpInfo {
             segment_bytes: word(16)?,
             retransmitted: word(100)?,
             round_trip_us: word(68)?,
+            round_trip_deviation_us: word(72)?,
             round_trip_min_us: word(148)?,
             delivery_rate: u64::from_ne_bytes(delivery_rate),
             // A bit field behind two of four bits, which compilers place from the end that comes first.

@@ -128,6 +128,7 @@ const ASKED: u8 = 1;
 const NOTHING: u8 = 2;
 const LITTLE: u8 = 3;
 const PLENTY: u8 = 4;
+const ON_PATH: u8 = 5;
 
 /// What a connection's kernel said of its rate.
 #[derive(Debug)]
@@ -187,6 +188,7 @@ impl WireCounts {
             NOTHING => Some(Unsent::Nothing),
             LITTLE => Some(Unsent::Little),
             PLENTY => Some(Unsent::Plenty),
+            ON_PATH => Some(Unsent::OnPath),
             _ => None,
         }
     }
@@ -226,18 +228,17 @@ impl WireCounts {
             return;
         }
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        if rate.look_at(tcp) {
+            self.loses.store(true, Ordering::Relaxed);
+        }
         let unsent = match socket::unsent_bytes(tcp) {
-            // The path has what the socket has not: the link is busy.
-            Some(0) if rate.is_path_full() => LITTLE,
+            Some(0) if rate.is_path_full() => ON_PATH,
             Some(0) => NOTHING,
             Some(bytes) if bytes < rate.unsent_bytes_max / 2 => LITTLE,
             Some(_) => PLENTY,
             None => UNASKED,
         };
         self.unsent.store(unsent, Ordering::Relaxed);
-        if rate.look_at(tcp) {
-            self.loses.store(true, Ordering::Relaxed);
-        }
         if rate.is_known {
             let bytes = rate.unsent_bytes_max;
             self.unsent_bytes_max.store(bytes, Ordering::Relaxed);
@@ -308,9 +309,10 @@ impl Rate {
         self.info.delivery_rate << u32::from(self.info.is_app_limited)
     }
 
-    /// Whether packets wait on the path, so long that it is not for want of a processor at either end.
+    /// Whether packets wait on the path: longer than for want of a processor at either end, and longer than round trips
+    /// differ from each other.
     fn is_path_full(&self) -> bool {
-        self.is_queued_for(PATH_FULL_US)
+        self.is_queued_for(PATH_FULL_US.max(2 * self.info.round_trip_deviation_us))
     }
 
     /// Whether packets wait on the path for so many microseconds, beside a quarter of the round trip.
@@ -471,6 +473,9 @@ mod tests {
             let mut rate = rate(20, false);
             rate.info.round_trip_us = round_trip_us;
             assert_eq!(rate.is_path_full(), is_full, "{round_trip_us} us");
+            // A radio link: no two round trips are alike.
+            rate.info.round_trip_deviation_us = 10_000;
+            assert!(!rate.is_path_full());
         }
     }
 

@@ -43,9 +43,9 @@ const FIRST_RUNG: usize = 3;
 /// What a rung costs over the one below, before it was tried.
 const COST_RATIOS: [f64; LADDER.len() - 1] = [1.15, 1.1, 1.5, 1.9, 1.4, 2.1];
 
-/// What was measured on a rung above is believed up to so many times what the present one suggests. The first blocks of a
-/// link cost many times what later ones do, since the system clears memory for them, and a rung that was shed then is not
-/// measured again.
+/// What was measured on a rung above is believed within so many times what the present one suggests. The first blocks of
+/// a link cost many times what later ones do, since the system clears memory for them, and other content, or a processor
+/// that others use, changes the costs of all rungs. A rung that was shed is not measured again before.
 const COST_BELIEVED: f64 = 2.0;
 
 /// How long the link has to be hungry before a rung is shed, at least. A round trip, if that is longer: so long the
@@ -65,11 +65,12 @@ const ENCODER_SHARE: f64 = 0.7;
 /// A rung's cost is an average over about so many plain bytes.
 const COST_BYTES: f64 = 512.0 * 1024.0;
 
-/// It rises by so much less than it falls: a block that took long waited for a processor, or for new memory.
-const COST_RISES: f64 = 0.125;
+/// A block that takes longer than so many times the usual waited for a processor, or for new memory. The rest of its
+/// time does not count.
+const COST_OUTLIER: f64 = 4.0;
 
-/// A single write counts no more than this as hunger.
-const WORK_COUNTED_MAX: Duration = Duration::from_millis(10);
+/// A single write counts no more than this as hunger, or twice the usual if that is more.
+const HUNGER_OF_WRITE_MAX: Duration = Duration::from_millis(10);
 
 names! {
     /// How the effort is chosen.
@@ -117,9 +118,11 @@ pub enum Unsent {
     /// Nothing.
     #[default]
     Nothing,
-    /// Less than half of what it may hold, or nothing while packets wait on the path. The link is not hungry, but need
-    /// not be slow: small messages leave some bytes for a moment on the fastest link.
+    /// Less than half of what it may hold: it says nothing of the link. Small messages leave some behind for a moment,
+    /// however fast the link is.
     Little,
+    /// Nothing, but packets wait on the path: the link is busy.
+    OnPath,
     /// More.
     Plenty,
 }
@@ -135,7 +138,7 @@ pub struct Written {
     pub waiting: Duration,
     /// What the transport had left to send before it got these bytes.
     pub unsent: Unsent,
-    /// How long the link is busy with these bytes at least, as far as its rate is known.
+    /// How long the link is busy with these bytes at least, as far as the rate of this lane is known.
     pub link_time: Duration,
     /// Whether it is slow of late since segments were lost by chance.
     pub loses: bool,
@@ -228,14 +231,18 @@ impl EffortControl {
         plain_bytes: usize,
         round_trip: Duration,
     ) -> Option<Effort> {
+        let mut hunger_max = HUNGER_OF_WRITE_MAX;
         if plain_bytes > 0 {
             let cost = written.encoding.as_secs_f64() / plain_bytes as f64;
             let weight = (plain_bytes as f64 / COST_BYTES).min(1.0);
             let known = &mut self.costs[self.rung];
-            *known = Some(known.map_or(cost, |known| match cost < known {
-                true => known + (cost - known) * weight,
-                false => known + (cost - known) * weight * COST_RISES,
-            }));
+            if let Some(known) = known {
+                let usual = Duration::from_secs_f64(*known * plain_bytes as f64);
+                hunger_max = hunger_max.max(2 * usual);
+                *known += (cost.min(COST_OUTLIER * *known) - *known) * weight;
+            } else {
+                *known = Some(cost);
+            }
             self.rest_bytes += plain_bytes as u64;
         }
         let took = written.working + written.waiting;
@@ -245,12 +252,13 @@ impl EffortControl {
         let worked = counted - waiting;
         match written.unsent {
             Unsent::Nothing => {
-                let starved = worked.min(WORK_COUNTED_MAX);
-                self.hunger = (self.hunger + starved).saturating_sub(written.link_time);
-                let starved = starved.saturating_sub(written.link_time);
+                let starved = worked.saturating_sub(written.link_time).min(hunger_max);
+                let ahead = written.link_time.saturating_sub(worked).min(worked);
+                self.hunger = (self.hunger + starved).saturating_sub(ahead);
                 self.rest = self.rest.saturating_sub(2 * starved);
             }
-            Unsent::Little => self.hunger = self.hunger.saturating_sub(worked),
+            Unsent::Little => {}
+            Unsent::OnPath => self.hunger = self.hunger.saturating_sub(worked),
             Unsent::Plenty => self.rested(worked),
         }
         self.rested(waiting);
@@ -318,7 +326,8 @@ impl EffortControl {
         let mut rung = self.rung;
         while rung + 1 < LADDER.len() {
             let expected = cost * COST_RATIOS[rung];
-            let believed = |known: f64| known.min(COST_BELIEVED * expected);
+            let believed =
+                |known: f64| known.clamp(expected / COST_BELIEVED, COST_BELIEVED * expected);
             cost = self.costs[rung + 1].map_or(expected, believed);
             if cost > ENCODER_SHARE * per_byte {
                 break;
@@ -439,27 +448,31 @@ mod tests {
     #[test]
     fn one_block_that_takes_long_sheds_nothing() {
         let mut control = auto();
+        run(&mut control, ms(1), ms(0), Unsent::Plenty, 10);
         run(&mut control, ms(1000), ms(0), Unsent::Nothing, 1);
-        run(&mut control, ms(1), ms(0), Unsent::Little, 100);
+        run(&mut control, ms(1), ms(0), Unsent::OnPath, 30);
         assert_eq!(control.rung(), FIRST_RUNG);
     }
 
     #[test]
     fn an_encoder_that_is_as_fast_as_the_link_is_not_shed() {
-        for (link_time, rung) in [(ms(2), FIRST_RUNG), (ms(1), 0)] {
-            let mut control = auto();
-            let written = Written {
-                encoding: ms(2),
-                working: ms(2),
-                unsent: Unsent::Nothing,
-                link_time,
-                ..Written::default()
-            };
-            for _ in 0..1000 {
-                let now = control.counted_until + ms(2);
-                control.wrote(now, written, PIECE, ms(0));
+        // Long blocks as well as short ones: half of the time of either is hunger.
+        for work in [ms(2), ms(30)] {
+            for (link_time, rung) in [(work, FIRST_RUNG), (work / 2, 0)] {
+                let mut control = auto();
+                let written = Written {
+                    encoding: work,
+                    working: work,
+                    unsent: Unsent::Nothing,
+                    link_time,
+                    ..Written::default()
+                };
+                for _ in 0..1000 {
+                    let now = control.counted_until + work;
+                    control.wrote(now, written, PIECE, ms(0));
+                }
+                assert_eq!(control.rung(), rung, "{work:?}, {link_time:?}");
             }
-            assert_eq!(control.rung(), rung, "{link_time:?}");
         }
     }
 

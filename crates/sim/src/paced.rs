@@ -78,8 +78,9 @@ struct Pipe {
     /// What is on its way, by when it arrives.
     carried: VecDeque<(Moment, Vec<u8>)>,
     wants: bool,
-    /// The last write: when its encoding ended, how long that took, and what was left to send then.
-    written: Option<(Moment, Duration, Unsent)>,
+    /// The last write: when its encoding ended, how long that took, what was left to send then, and the link's time
+    /// for it.
+    written: Option<(Moment, Duration, Unsent, Duration)>,
     /// The link's rung at its last write.
     rung: usize,
     /// Link bytes so far.
@@ -117,12 +118,13 @@ impl Pipe {
 
     /// Sends what `link` has, if this takes it now. Says whether there was anything.
     fn send_from(&mut self, now: Moment, link: &mut Link, lane: LaneId) -> bool {
-        if let Some((encoded_at, working, unsent)) = self.written.take() {
+        if let Some((encoded_at, working, unsent, link_time)) = self.written.take() {
             let written = Written {
                 encoding: working,
                 working,
                 waiting: now.since(encoded_at),
                 unsent,
+                link_time,
                 ..Written::default()
             };
             link.transmitted(now, lane, written);
@@ -133,9 +135,10 @@ impl Pipe {
         if self.wants {
             let (working, link_bytes) = self.encode(link, bytes.len());
             let at = now + working;
-            self.written = Some((at, working, self.unsent(at)));
-            self.link_bytes += link_bytes;
             let took = Duration::from_secs_f64(link_bytes / self.way.bytes_per_s);
+            // As a kernel knows it where the sender limits the rate.
+            self.written = Some((at, working, self.unsent(at), took / 2));
+            self.link_bytes += link_bytes;
             self.busy_until = self.busy_until.max(at) + took;
             let arrives = self.busy_until + self.way.round_trip / 2;
             self.carried.push_back((arrives, bytes));

@@ -86,7 +86,9 @@ impl Link {
 
     /// Reports that the transport took what [`poll_transmit`](Self::poll_transmit) gave, and how: effort is judged
     /// by it.
-    pub fn transmitted(&mut self, now: Moment, lane: LaneId, written: Written) {
+    pub fn transmitted(&mut self, now: Moment, lane: LaneId, mut written: Written) {
+        // Each lane has its part of the link, and the time of all is counted once.
+        written.link_time /= self.lanes_in_use();
         let Some(state) = self.lanes.get_mut(&lane) else {
             return;
         };
@@ -103,6 +105,12 @@ impl Link {
             self.loss_seen(now, lane);
         }
         self.finish_if_spare(lane);
+    }
+
+    /// How many lanes send, at least one.
+    fn lanes_in_use(&self) -> u32 {
+        let sends = |lane: &&Lane| lane.is_writing || lane.has_queued_flows();
+        (self.lanes.values().filter(sends).count() as u32).max(1)
     }
 
     /// Counts the time in which writers waited for the receiver, and no lane had anything to send.
