@@ -67,14 +67,14 @@ enum Command {
     Keygen(keygen::KeygenArguments),
     /// Run the far end, next to the service: accepts lanes, connects to targets
     #[command(
-        after_help = "Example:\n  refrain far --key far.key --peer-key near.pub --listen 7000\n\n\
+        after_help = "Example:\n  refrain far --key far.key --peer-key near.key.pub\n\n\
                       All options: refrain far --help",
         after_long_help = EACH_OPTION
     )]
     Far(run::RunArguments<FarOptions>),
     /// Run the near end, next to the users: dials lanes, serves forwards, SOCKS5 and HTTP
     #[command(
-        after_help = "Example:\n  refrain near --key near.key --peer-key far.pub --peer far.example.org \
+        after_help = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org \
                       --socks5 1080\n\nAll options: refrain near --help",
         after_long_help = EACH_OPTION
     )]

@@ -38,7 +38,7 @@ fn named(program: clap::Command, words: &[String]) -> anyhow::Result<clap::Comma
     command.build();
     for word in words {
         let Some(found) = command.find_subcommand(word).cloned() else {
-            let called = command.get_bin_name().unwrap_or_default();
+            let called = command.get_bin_name().unwrap_or("refrain");
             let error = anyhow!("\"{called}\" has no command \"{word}\" (see `{called} --help`)");
             return Err(WrongArguments(error).into());
         };

@@ -109,12 +109,11 @@ fn headline(status: &Status) -> String {
             (app, link) = (app + of_peer.0, link + of_peer.1);
         }
     }
-    let saved = match saved(app, link) {
-        share if app > link => share,
-        _ => "nothing".to_owned(),
-    };
-    let (app, link) = (bytes(app), bytes(link));
-    format!("saved {saved}: {app} of applications, {link} over the link")
+    if app == 0 {
+        return "no traffic yet".to_owned();
+    }
+    let (saved, app, link) = (saved(app, link), bytes(app), bytes(link));
+    format!("saved {saved}: {app} of application data, {link} over the link")
 }
 
 /// The program in a line.
@@ -452,10 +451,10 @@ mod tests {
         let saved = text(39_100, 7_800);
         assert_eq!(
             saved,
-            "saved 80.1 %: 39.1 kB of applications, 7.80 kB over the link"
+            "saved 80.1 %: 39.1 kB of application data, 7.80 kB over the link"
         );
         assert!(text(100, 2_000).starts_with("saved nothing: 100 B"));
-        assert!(text(0, 0).starts_with("saved nothing: 0 B"));
+        assert_eq!(text(0, 0), "no traffic yet");
     }
 
     #[test]

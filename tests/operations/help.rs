@@ -41,6 +41,9 @@ fn completions_manual_pages_and_the_version_are_printed() {
         "{error}"
     );
 
+    let (_, error) = refrain_fails(&["man", "nothing"]);
+    assert!(error.contains("\"refrain\" has no command"), "{error}");
+
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("man1");
     let out = out.to_str().expect("text");
