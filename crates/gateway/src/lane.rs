@@ -241,7 +241,9 @@ async fn write(
                 true => Unsent::Nothing,
                 false => Unsent::Plenty,
             }),
+            bytes: out.len(),
             link_time: counts.link_time(out.len()),
+            is_starting: counts.is_starting(),
             loses: counts.take_loss(),
             write_bytes_max: counts.write_bytes_max(),
         };

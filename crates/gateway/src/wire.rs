@@ -45,6 +45,11 @@ const QUEUED_US: u32 = 2_000;
 /// From so many on, the link has something to carry even if the socket is empty.
 const PATH_FULL_US: u32 = 5_000;
 
+/// A connection's rate still grows for so many round trips after it last grew to so many times what it was: in slow start
+/// it doubles with each.
+const STARTING_ROUND_TRIPS: u32 = 2;
+const GROWTH: f64 = 1.25;
+
 /// How often the rate is asked for.
 const RATE_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -118,6 +123,8 @@ pub struct WireCounts {
     unsent_bytes_max: AtomicU32,
     /// The most bytes a second that the link may carry; 0 before anything is known.
     rate_max: AtomicU64,
+    /// Whether its rate still grows.
+    is_starting: AtomicBool,
     /// The bytes of a segment.
     segment_bytes: AtomicU32,
     rate: Mutex<Rate>,
@@ -143,6 +150,9 @@ struct Rate {
     unsent_bytes_max: u32,
     /// Whether the bound follows the rate.
     is_known: bool,
+    /// The highest rate so far, and when it was last much higher than before.
+    highest: u64,
+    grew_at: Option<Instant>,
 }
 
 impl<S> Counted<S> {
@@ -214,6 +224,11 @@ impl WireCounts {
         }
     }
 
+    /// Whether its rate still grows.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.is_starting.load(Ordering::Relaxed)
+    }
+
     /// The bytes of a segment, where buffers end with whole ones.
     fn segment_bytes(&self) -> Option<usize> {
         let unsent_bytes_max = self.unsent_bytes_max.load(Ordering::Relaxed);
@@ -239,6 +254,8 @@ impl WireCounts {
             None => UNASKED,
         };
         self.unsent.store(unsent, Ordering::Relaxed);
+        self.is_starting
+            .store(rate.is_starting(Instant::now()), Ordering::Relaxed);
         if rate.is_known {
             let bytes = rate.unsent_bytes_max;
             self.unsent_bytes_max.store(bytes, Ordering::Relaxed);
@@ -264,6 +281,8 @@ impl Default for Rate {
             losses: VecDeque::new(),
             unsent_bytes_max: UNSENT_BYTES_FIRST,
             is_known: false,
+            highest: 0,
+            grew_at: None,
         }
     }
 }
@@ -285,10 +304,28 @@ impl Rate {
             self.minds_loss = Congestion::minds_loss(tcp);
         }
         let before = core::mem::replace(&mut self.info, info);
+        self.note_growth(now);
         if let Some(bytes) = self.new_bound() {
             socket::bound_unsent(tcp, bytes);
         }
         self.loses(before.retransmitted, now)
+    }
+
+    fn note_growth(&mut self, now: Instant) {
+        let rate = self.info.delivery_rate;
+        if rate as f64 >= GROWTH * self.highest as f64 && rate > 0 {
+            self.grew_at = Some(now);
+            self.highest = rate;
+        }
+    }
+
+    /// Whether its rate still grows: what it carries is then no measure of the path. It ends, since the highest rate so
+    /// far cannot grow for ever.
+    fn is_starting(&self, now: Instant) -> bool {
+        let round_trips =
+            Duration::from_micros(self.info.round_trip_us.into()) * STARTING_ROUND_TRIPS;
+        self.grew_at
+            .is_some_and(|at| now.duration_since(at) < round_trips)
     }
 
     /// Whether loss by chance slows it down, where `retransmitted` were known before.

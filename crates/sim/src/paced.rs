@@ -78,9 +78,8 @@ struct Pipe {
     /// What is on its way, by when it arrives.
     carried: VecDeque<(Moment, Vec<u8>)>,
     wants: bool,
-    /// The last write: when its encoding ended, how long that took, what was left to send then, and the link's time
-    /// for it.
-    written: Option<(Moment, Duration, Unsent, Duration)>,
+    /// The last write, without its wait, and when its encoding ended.
+    written: Option<(Moment, Written)>,
     /// The link's rung at its last write.
     rung: usize,
     /// Link bytes so far.
@@ -103,7 +102,7 @@ impl Pipe {
     fn takes_at(&self) -> Moment {
         let unsent = Duration::from_secs_f64(self.way.unsent_bytes as f64 / self.way.bytes_per_s);
         let socket_at = Moment(self.busy_until.0.saturating_sub(unsent));
-        self.written.map_or(socket_at, |(at, ..)| socket_at.max(at))
+        self.written.map_or(socket_at, |(at, _)| socket_at.max(at))
     }
 
     /// What is left to send then.
@@ -118,15 +117,8 @@ impl Pipe {
 
     /// Sends what `link` has, if this takes it now. Says whether there was anything.
     fn send_from(&mut self, now: Moment, link: &mut Link, lane: LaneId) -> bool {
-        if let Some((encoded_at, working, unsent, link_time)) = self.written.take() {
-            let written = Written {
-                encoding: working,
-                working,
-                waiting: now.since(encoded_at),
-                unsent,
-                link_time,
-                ..Written::default()
-            };
+        if let Some((encoded_at, mut written)) = self.written.take() {
+            written.waiting = now.since(encoded_at);
             link.transmitted(now, lane, written);
         }
         let mut bytes = Vec::new();
@@ -136,8 +128,16 @@ impl Pipe {
             let (working, link_bytes) = self.encode(link, bytes.len());
             let at = now + working;
             let took = Duration::from_secs_f64(link_bytes / self.way.bytes_per_s);
-            // As a kernel knows it where the sender limits the rate.
-            self.written = Some((at, working, self.unsent(at), took / 2));
+            let written = Written {
+                encoding: working,
+                working,
+                bytes: link_bytes as usize,
+                unsent: self.unsent(at),
+                // As a kernel knows it where the sender limits the rate.
+                link_time: took / 2,
+                ..Written::default()
+            };
+            self.written = Some((at, written));
             self.link_bytes += link_bytes;
             self.busy_until = self.busy_until.max(at) + took;
             let arrives = self.busy_until + self.way.round_trip / 2;

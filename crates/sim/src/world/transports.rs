@@ -142,11 +142,13 @@ impl World {
                 encoding,
                 working: encoding,
                 waiting: took,
+                bytes: 16_000,
                 unsent: match took.is_zero() {
                     true => Unsent::Nothing,
                     false => Unsent::Plenty,
                 },
                 link_time: encoding / 2,
+                is_starting: false,
                 loses: took >= STALL,
                 // Any bound is right, and most are not round.
                 write_bytes_max: Some(16_000 + took.subsec_micros() as usize),
