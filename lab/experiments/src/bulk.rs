@@ -19,17 +19,17 @@ use anyhow::{Context, ensure};
 use program::Program;
 use sets::Sets;
 
-/// What to measure, and with what.
+/// The options of `bulk`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Files and folders to measure with [default: the Linux series, and media as the YouTube trace asks for
-    /// them]
+    /// Measure with these files and directories [default: the Linux series, and media files as the YouTube
+    /// trace requests them]
     #[arg(value_name = "FILE|DIR")]
     inputs: Vec<PathBuf>,
-    /// The program to measure
+    /// Measure this program
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
-    /// The folder of test data
+    /// Read test data from this directory
     #[arg(
         long,
         value_name = "DIR",
@@ -37,19 +37,19 @@ pub(crate) struct Arguments {
         default_value = "../shared/data"
     )]
     data: PathBuf,
-    /// Where data is unpacked to, and archives are made
+    /// Unpack data and write chunk stores in this directory
     #[arg(long, value_name = "DIR", default_value = "target/bulk-data")]
     folder: PathBuf,
-    /// How often each thing is measured
+    /// Measure everything this many times
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Parts of the trace that are measured, each on its own
+    /// Measure this many parts of the trace, each separately
     #[arg(long, default_value_t = 6)]
     traces: usize,
-    /// Bytes of each, in 10^9
+    /// Read this much per part of the trace, in 10^9 bytes
     #[arg(long, value_name = "N", default_value_t = 2.0)]
     trace_gb: f64,
-    /// Where plots go
+    /// Write plots to this directory
     #[arg(long, value_name = "DIR", default_value = "docs/plots")]
     plots: PathBuf,
     /// Write the page to this file instead of standard output
@@ -75,7 +75,7 @@ struct Plot {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     ensure!(
         arguments.runs > 0 && arguments.traces > 0,
-        "no run, no median"
+        "--runs and --traces must be greater than zero"
     );
     std::fs::create_dir_all(&arguments.folder)?;
     let setup = Setup {

@@ -104,9 +104,8 @@ pub(crate) fn page<S: FiguresFolder>(
         Some(path) if path.exists() => Earlier(std::fs::read_to_string(path)?),
         _ => Earlier(String::new()),
     };
-    let mut page = format!(
-        "{introduction}\n## What was asked\n\n| | asked | measured | met |\n|---|--:|--:|---|\n"
-    );
+    let mut page =
+        format!("{introduction}\n## Targets\n\n| | target | measured | met |\n|---|--:|--:|---|\n");
     let mut texts = String::new();
     for chapter in chapters {
         let kept = chapter.kept(setup)?;
@@ -243,7 +242,7 @@ impl<S: FiguresFolder> Chapter<S> {
             return Ok(None);
         }
         let kept = serde_json::from_slice(&std::fs::read(&file)?);
-        let kept = kept.with_context(|| format!("{}: remove it", file.display()))?;
+        let kept = kept.with_context(|| format!("{}: invalid (remove it)", file.display()))?;
         Ok(Some(kept))
     }
 
@@ -273,7 +272,7 @@ impl<S: FiguresFolder> Chapter<S> {
             figures,
         } = kept;
         let mut written = (self.write)(Some(figures))
-            .with_context(|| format!("{}: figures of another form: measure again", self.name))?;
+            .with_context(|| format!("{}: unknown form of figures (measure again)", self.name))?;
         written.text = format!(
             "\n## {}\n\nMeasured at {version} on {machine}; load when it began: {load:.1}; \
              took {took_s:.0} s.\n\n{}",

@@ -74,7 +74,7 @@ pub(crate) fn load_kinds(data: &Path) -> anyhow::Result<Vec<Corpus>> {
         objects: members(&demo, usize::MAX)?,
     });
     kinds.push(Corpus {
-        name: "33 captures, files as they are",
+        name: "33 captures, unchanged files",
         objects: files(&data.join("pcap"), |path| Ok(std::fs::read(path)?))?,
     });
     kinds.push(Corpus {

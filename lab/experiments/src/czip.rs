@@ -34,13 +34,14 @@ use speed::Speeds;
 use transfer::Transfers;
 pub(crate) use ways::are_installed;
 
-const INTRODUCTION: &str = "# CZIP archives beside their peers\n\n\
+const INTRODUCTION: &str = "# CZIP archives and other tools\n\n\
      Written by `cargo run --release -p refrain-experiments -- czip --write \
-     docs/results-czip.md`.\nPeers are Debian's packages (`lab/setup --peers`), with default \
-     options where none are named.\n\n\
-     All programs are whole processes; CPU time and memory are the system's counts of their \
-     children. Times\nare medians of runs in which the ways took turns. MB = 10^6 bytes. \
-     What could not be had is *not there*.\n";
+     docs/results-czip.md`.\n\
+     The other tools are Debian's packages (`lab/setup --peers`), with default options where \
+     no option is named.\n\n\
+     All programs run as whole processes. CPU time and memory are the system's counts for\n\
+     child processes. Times are medians; the ways took turns. MB = 10^6 bytes. Missing data\n\
+     is *not available*, and missing programs are *not installed*.\n";
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
 fn chapters<'a>() -> [Chapter<Setup<'a>>; 8] {
@@ -56,16 +57,16 @@ fn chapters<'a>() -> [Chapter<Setup<'a>>; 8] {
     ]
 }
 
-/// What to measure, and with what.
+/// The options of `czip`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The program to measure
+    /// Measure this program
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
-    /// The folder of data sets, which are made where they are missing; archives are made there too
+    /// Keep data sets and archives in this directory; missing data sets are created
     #[arg(long, value_name = "DIR", default_value = "target/czip-data")]
     data: PathBuf,
-    /// The folder of test data, for lists of packages and for pages
+    /// Read lists of packages and test data from this directory
     #[arg(
         long,
         value_name = "DIR",
@@ -73,16 +74,16 @@ pub(crate) struct Arguments {
         default_value = "../shared/data"
     )]
     shared: PathBuf,
-    /// Measure only these chapters, and take the others as they were measured last
+    /// Measure only these chapters, and keep the last figures of the others
     #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&chapters()))]
     only: Option<Vec<String>>,
-    /// Measure nothing again that was measured at this commit: goes on where a run was ended
+    /// Skip chapters that were already measured at this commit, to resume a stopped run
     #[arg(long)]
     resume: bool,
-    /// How often each thing is measured whose time is of interest
+    /// Repeat each timed measurement this many times
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Bytes of the big archive, in 10^9
+    /// Create a big archive of this size, in 10^9 bytes
     #[arg(long, value_name = "N", default_value_t = 10)]
     big_gb: u64,
     /// Write the page to this file instead of standard output
@@ -107,11 +108,11 @@ impl FiguresFolder for Setup<'_> {
 
 /// Measures, and gives the page.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
-    anyhow::ensure!(arguments.runs > 0, "no run, no median");
+    anyhow::ensure!(arguments.runs > 0, "--runs must be greater than zero");
     let refrain = arguments.refrain.canonicalize();
     let refrain = refrain.with_context(|| {
         let program = arguments.refrain.display();
-        format!("{program}: build it first: cargo build --release --bin refrain")
+        format!("cannot find \"{program}\" (build it: cargo build --release --bin refrain)")
     })?;
     let data = Data::new(&arguments.data, &arguments.shared)?;
     let setup = Setup {

@@ -36,15 +36,15 @@ const FIRST_RUNG: usize = 3;
 
 /// The page of results.
 pub(crate) fn run(data: &Path, refrain: &Path, runs: usize) -> anyhow::Result<String> {
-    ensure!(runs > 0, "no runs, no median");
+    ensure!(runs > 0, "--runs must be greater than zero");
     let corpora = corpus::load_kinds(data)?;
     let mut page = format!(
         "# The default marker\n\n\
-         Written by `cargo run --release -p refrain-experiments -- default-marker --write \
-         docs/results-marker.md`.\n{}.\n\n\
-         Ratios below 1 are in favour of `maxp-bytes`. Every byte is compared. CPU time is the sender's: of its thread \
-         in an engine, of its\nprocess over sockets. {runs} interleaved runs: in an engine the least time of each call, else medians. *Worst*: the highest of all \
-         data sets.\n",
+         Written by `cargo run --release -p refrain-experiments -- default-marker --write docs/results-marker.md`.\n\
+         {}.\n\n\
+         Ratios below 1 are in favour of `maxp-bytes`. Every byte is compared. CPU time is the sender's: of its\n\
+         thread in an engine, of its process over sockets. Of {runs} interleaved runs, engines count the least time\n\
+         of each call; other figures are medians. *Worst*: the highest ratio of all data sets.\n",
         machine::describe(),
     );
     by_period(&mut page, &corpora, runs)?;
@@ -59,8 +59,9 @@ fn by_period(page: &mut String, corpora: &[corpus::Corpus], runs: usize) -> anyh
     write!(
         page,
         "\n## By data set\n\n\
-         `maxp-bytes` over `samplebyte`, both with the same p. Both ends' engines in one process, cache 128 MiB, zstd {}: \
-         bytes from the\nsender to the receiver, and the sender's CPU time at p = {} and {}.\n\n\
+         `maxp-bytes` over `samplebyte`, both with the same p. The engines of both ends run in one process, with a\n\
+         cache of 128 MiB and zstd {}. Columns: bytes from the sender to the receiver, and the sender's CPU time at\n\
+         p = {} and {}.\n\n\
          | data set | MB |",
         LADDER[FIRST_RUNG].1, CLOCKED_PERIODS[0], CLOCKED_PERIODS[1]
     )?;
@@ -130,8 +131,8 @@ fn by_rung(page: &mut String, corpora: &[corpus::Corpus], runs: usize) -> anyhow
     write!(
         page,
         "\n## By rung of the effort\n\n\
-         `maxp-bytes` over `samplebyte`, both with the rung's p and a table for p = 32. Medians over the data sets, in \
-         brackets the worst.\n\n\
+         `maxp-bytes` over `samplebyte`, both with the rung's p and a table for p = 32. Figures are medians over\n\
+         the data sets, in brackets the worst.\n\n\
          | p, zstd | bytes |",
     )?;
     for backend in &backends {
@@ -170,9 +171,10 @@ fn by_rung(page: &mut String, corpora: &[corpus::Corpus], runs: usize) -> anyhow
 fn by_encoder(page: &mut String, data: &Path, runs: usize) -> anyhow::Result<()> {
     write!(
         page,
-        "\n## The encoder alone\n\n\
-         `maxp-bytes`, the table sized for p = 32, no zstd: CPU time a byte in ns, and what tokens and literals save of \
-         content that is sent\ntwice, the second time edited. *Media* are what flows of full entropy carry.\n\n\
+        "\n## The encoder only\n\n\
+         `maxp-bytes` with a table for p = 32, without zstd: CPU time per byte in ns, and the share of bytes that\n\
+         tokens and literals save. Content is sent twice, the second time edited. *Media* are content of full\n\
+         entropy.\n\n\
          | content | |",
     )?;
     for period in PERIODS {

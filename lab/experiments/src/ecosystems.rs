@@ -60,28 +60,28 @@ struct Ecosystem {
     measure: fn(&Bench) -> anyhow::Result<Vec<Row>>,
 }
 
-/// What to measure, and with what.
+/// The options of `ecosystems`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The program to measure
+    /// Measure this program
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
-    /// The folder of packages, which are fetched where they are missing, and of figures
+    /// Keep packages and figures in this directory; missing packages are fetched
     #[arg(long, value_name = "DIR", default_value = "target/ecosystems-data")]
     data: PathBuf,
-    /// Measure only these ecosystems, and take the others as they were measured last
+    /// Measure only these ecosystems, and keep the last figures of the others
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',', value_parser = names())]
     only: Option<Vec<String>>,
-    /// Keep the figures that were measured at this commit: continues where a run was ended
+    /// Skip ecosystems that were already measured at this commit, to resume a stopped run
     #[arg(long)]
     resume: bool,
-    /// How hard both ends look for repeats; with `max`, bytes do not depend on the machine's load
+    /// Set the effort of both ends; with `max`, bytes do not depend on the machine's load
     #[arg(long, value_parser = ["auto", "max"], default_value = "max")]
     effort: String,
     /// Print the names of the ecosystems, and measure nothing
     #[arg(long)]
     list: bool,
-    /// All figures as JSON instead of the page
+    /// Print all figures as JSON instead of the page
     #[arg(long)]
     json: bool,
     /// Write to this file instead of standard output
@@ -128,14 +128,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     }
     let refrain = arguments.refrain.canonicalize().with_context(|| {
         let program = arguments.refrain.display();
-        format!("{program}: build it first: cargo build --release --bin refrain")
+        format!("cannot find \"{program}\" (build it: cargo build --release --bin refrain)")
     })?;
     std::fs::create_dir_all(&arguments.data)?;
     let data = arguments.data.canonicalize()?;
     if let Some(name) = &arguments.apart {
         let bench = Bench::new(refrain, data, arguments.effort.clone());
         let ecosystem = ECOSYSTEMS.iter().find(|it| it.name == name);
-        let rows = (ecosystem.context("no such ecosystem")?.measure)(&bench)?;
+        let rows = (ecosystem.context("unknown ecosystem")?.measure)(&bench)?;
         return Ok(serde_json::to_string(&rows)?);
     }
     let mut all = Vec::new();
@@ -172,7 +172,7 @@ impl Ecosystem {
             return Ok(None);
         }
         let kept = serde_json::from_slice(&std::fs::read(&file)?);
-        kept.with_context(|| format!("{}: remove it", file.display()))
+        kept.with_context(|| format!("{}: invalid (remove it)", file.display()))
     }
 
     /// Measures it, and keeps what came out.

@@ -23,12 +23,15 @@ use silesia::Silesia;
 use transactions::Transactions;
 
 const INTRODUCTION: &str = "# Latency\n\n\
-     Written by `cargo run --release -p refrain-experiments -- latency --write docs/results-latency.md`, as root.\n\n\
-     Clients and the origin are at the two ends of a link between network namespaces (`lab/link`), over which the\n\
-     kernel speaks real TCP. Direct connections and pairs of whole `refrain` processes take turns on the same link.\n\
-     The link is checked before each use. *Delay* is one way, the *round trip* is twice that. CUBIC and BBR are the\n\
-     congestion control of direct connections, each set by name; lanes have the program's default, BBR. All programs\n\
-     share the machine. Rates count the headers of IP and TCP. Each transfer is compared byte by byte.\n";
+     Written by `cargo run --release -p refrain-experiments -- latency --write \
+     docs/results-latency.md`, as root.\n\n\
+     Clients and the origin are at the two ends of a link between network namespaces\n\
+     (`lab/link`), with real TCP of the kernel. Direct connections and pairs of whole\n\
+     `refrain` processes take turns on the same link. The link is checked before each use.\n\
+     *Delay* is one way, the *round trip* is twice that. CUBIC and BBR are the congestion\n\
+     control of direct connections, set by name; lanes have the program's default, BBR. All\n\
+     programs share the machine. Rates count the headers of IP and TCP. Each transfer is\n\
+     compared byte by byte.\n";
 
 /// All chapters, in the order of the page.
 fn chapters<'a>() -> [Chapter<Setup<'a>>; 4] {
@@ -40,34 +43,34 @@ fn chapters<'a>() -> [Chapter<Setup<'a>>; 4] {
     ]
 }
 
-/// What to measure, and with what.
+/// The options of `latency`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The program to measure
+    /// Measure this program
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
-    /// The folder of test data
+    /// Read test data from this directory
     #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
     data: PathBuf,
-    /// The folder that keeps the figures of chapters
+    /// Keep the figures of chapters in this directory
     #[arg(long, value_name = "DIR", default_value = "target/latency")]
     figures: PathBuf,
-    /// Measure only these chapters, and take the others as they were measured last
+    /// Measure only these chapters, and keep the last figures of the others
     #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&chapters()))]
     only: Option<Vec<String>>,
-    /// Measure nothing again that was measured at this commit
+    /// Skip chapters that were already measured at this commit, to resume a stopped run
     #[arg(long)]
     resume: bool,
-    /// How often each way takes its turn
+    /// Measure each way this many times
     #[arg(long, default_value_t = 31)]
     runs: usize,
-    /// How often the files of Silesia are transferred, which takes half an hour
+    /// Transfer the files of Silesia this many times, which takes half an hour
     #[arg(long, default_value_t = 3)]
     silesia_runs: usize,
-    /// All figures as JSON instead of the page
+    /// Print all figures as JSON instead of the page
     #[arg(long)]
     json: bool,
-    /// Write to this file instead of standard output, and plots to the folder `plots` next to it
+    /// Write to this file instead of standard output, and plots to the directory `plots` next to it
     #[arg(long)]
     pub write: Option<PathBuf>,
 }
@@ -97,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     let refrain = arguments.refrain.canonicalize();
     let refrain = refrain.with_context(|| {
         let program = arguments.refrain.display();
-        format!("{program}: build it first: cargo build --release --bin refrain")
+        format!("cannot find \"{program}\" (build it: cargo build --release --bin refrain)")
     })?;
     std::fs::create_dir_all(&arguments.figures)?;
     let setup = Setup {

@@ -27,14 +27,15 @@ use keystrokes::Keystrokes;
 use second::SecondTransfers;
 use series::ReleaseSeries;
 
-const INTRODUCTION: &str = "# Thin and long links\n\n\
-     Written by `cargo run --release -p refrain-experiments -- links --write docs/results-links.md`; `--json` has \
-     every run.\n\n\
-     Real programs over `lab/link`: two network namespaces, real TCP between them, with a rate, a delay and a queue \
-     of 100 ms. Client and near\ngateway are at one end, far gateway and origin at the other. All of them and the \
-     link share the machine. Delays are\none way; rates count the headers of IP and TCP. *Link bytes* are those of \
-     the gateways' TCP connections. Times are\nmedians of runs in which the ways took turns; each body was compared. \
-     MB = 10^6 bytes.\n";
+const INTRODUCTION: &str = "# Slow and high-latency links\n\n\
+     Written by `cargo run --release -p refrain-experiments -- links --write \
+     docs/results-links.md`. `--json` prints every run.\n\n\
+     Real programs run over `lab/link`: two network namespaces, with real TCP between them,\n\
+     a rate, a delay and a queue of 100 ms. The client and the near gateway are at one end,\n\
+     the far gateway and the origin at the other. All of them and the link share the\n\
+     machine. Delays are one way. Rates count the headers of IP and TCP. *Link bytes* are\n\
+     those of the gateways' TCP connections. Times are medians; the ways took turns. Each\n\
+     body was compared. MB = 10^6 bytes.\n";
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
 const CHAPTERS: [Chapter<Setup>; 7] = [
@@ -47,16 +48,16 @@ const CHAPTERS: [Chapter<Setup>; 7] = [
     Chapter::of::<ReleaseSeries>(),
 ];
 
-/// What to measure, and with what.
+/// The options of `links`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The program to measure
+    /// Measure this program
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
-    /// An older build, measured too
+    /// Measure this older build too
     #[arg(long, value_name = "BINARY")]
     before: Option<PathBuf>,
-    /// The folder of test data
+    /// Read test data from this directory
     #[arg(
         long,
         value_name = "DIR",
@@ -64,19 +65,19 @@ pub(crate) struct Arguments {
         default_value = "../shared/data"
     )]
     data: PathBuf,
-    /// The folder in which figures are kept
+    /// Keep the figures of chapters in this directory
     #[arg(long, value_name = "DIR", default_value = "target/links")]
     figures: PathBuf,
-    /// Measure only these chapters, and take the others as they were measured last
+    /// Measure only these chapters, and keep the last figures of the others
     #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&CHAPTERS))]
     only: Option<Vec<String>>,
-    /// Measure nothing again that was measured at this commit: resumes a run that was ended
+    /// Skip chapters that were already measured at this commit, to resume a stopped run
     #[arg(long)]
     resume: bool,
-    /// How often each thing is measured
+    /// Measure everything this many times
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// All figures as JSON instead of the page
+    /// Print all figures as JSON instead of the page
     #[arg(long)]
     json: bool,
     /// Write to this file instead of standard output

@@ -13,11 +13,13 @@ use loss::Losses;
 use slow_start::SlowStarts;
 
 const INTRODUCTION: &str = "# Flows on a lossy link\n\n\
-     Written by `cargo run --release -p refrain-experiments -- lossy --write docs/results-lossy.md`, as root.\n\n\
-     Clients and the origin are at the two ends of a link between network namespaces (`lab/link`), over which the\n\
-     kernel speaks real TCP. Lost segments are lost by chance, in both directions. Direct connections have the\n\
-     congestion control that a column names, and so have the lanes of pairs (`--congestion`). Nothing in the\n\
-     content repeats. *Noise* does not compress; *text* compresses to about a third.\n";
+     Written by `cargo run --release -p refrain-experiments -- lossy --write \
+     docs/results-lossy.md`, as root.\n\n\
+     Clients and the origin are at the two ends of a link between network namespaces\n\
+     (`lab/link`), with real TCP of the kernel. Segments are lost at random, in both\n\
+     directions. Direct connections and the lanes of pairs (`--congestion`) have the\n\
+     congestion control that a column names. Nothing in the content repeats. *Noise* does\n\
+     not compress; *text* compresses to about a third.\n";
 
 /// The ways: direct connections, then pairs, by their congestion control.
 const DIRECT: [&str; 2] = ["cubic", "bbr"];
@@ -27,25 +29,25 @@ fn chapters<'a>() -> [Chapter<Setup<'a>>; 2] {
     [Chapter::of::<Losses>(), Chapter::of::<SlowStarts>()]
 }
 
-/// What to measure, and with what.
+/// The options of `lossy`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The program to measure
+    /// Measure this program
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
-    /// The folder that keeps the figures of chapters
+    /// Keep the figures of chapters in this directory
     #[arg(long, value_name = "DIR", default_value = "target/lossy")]
     figures: PathBuf,
-    /// Measure only these chapters, and take the others as they were measured last
+    /// Measure only these chapters, and keep the last figures of the others
     #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&chapters()))]
     only: Option<Vec<String>>,
-    /// Measure nothing again that was measured at this commit
+    /// Skip chapters that were already measured at this commit, to resume a stopped run
     #[arg(long)]
     resume: bool,
-    /// How often each way takes its turn
+    /// Measure each way this many times
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// All figures as JSON instead of the page
+    /// Print all figures as JSON instead of the page
     #[arg(long)]
     json: bool,
     /// Write to this file instead of standard output
@@ -72,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     let refrain = arguments.refrain.canonicalize();
     let refrain = refrain.with_context(|| {
         let program = arguments.refrain.display();
-        format!("{program}: build it first: cargo build --release --bin refrain")
+        format!("cannot find \"{program}\" (build it: cargo build --release --bin refrain)")
     })?;
     std::fs::create_dir_all(&arguments.figures)?;
     let setup = Setup {

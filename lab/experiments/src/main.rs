@@ -30,7 +30,7 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-/// Experiments, most of them on real gateways; each prints Markdown.
+/// Run experiments, most of them with real gateways, and print the results as Markdown
 #[derive(Parser)]
 struct Arguments {
     #[command(subcommand)]
@@ -39,71 +39,71 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Experiment {
-    /// What a pair saves, against zstd on its own, on several corpora
+    /// Measure the savings of a pair, compared with zstd, on several corpora
     Savings {
-        /// The folder of test data
+        /// Read test data from this directory
         #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
         data: PathBuf,
         /// Write the page to this file instead of standard output
         #[arg(long)]
         write: Option<PathBuf>,
     },
-    /// What each marker algorithm selects, and what that saves
+    /// Measure how many markers each algorithm selects, and how much that saves
     Markers {
-        /// The folder of test data
+        /// Read test data from this directory
         #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
         data: PathBuf,
-        /// Put the table into this page instead of on standard output
+        /// Write the tables into this page instead of standard output
         #[arg(long)]
         write: Option<PathBuf>,
     },
-    /// Link bytes and the sender's CPU time by marker algorithm and sampling period
+    /// Measure link bytes and the sender's CPU time by marker algorithm and sampling period
     DefaultMarker {
-        /// The folder of test data
+        /// Read test data from this directory
         #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
         data: PathBuf,
-        /// The program to measure over sockets
+        /// Measure this program over sockets
         #[arg(long, default_value = "target/release/refrain")]
         refrain: PathBuf,
-        /// How often each way takes its turn
+        /// Measure each way this many times
         #[arg(long, default_value_t = 5)]
         runs: usize,
         /// Write the page to this file instead of standard output
         #[arg(long)]
         write: Option<PathBuf>,
     },
-    /// What predictions replace, and how fast, by the round trip, in virtual time
+    /// Measure the savings and the speed of predictions by round trip, in virtual time
     Predictions {
-        /// The folder of test data
+        /// Read test data from this directory
         #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
         data: PathBuf,
-        /// All figures as JSON instead of the page
+        /// Print all figures as JSON instead of the page
         #[arg(long)]
         json: bool,
         /// Write to this file instead of standard output
         #[arg(long)]
         write: Option<PathBuf>,
     },
-    /// Lost segments and slow start over the lab's link, as root
+    /// Measure lost segments and slow start over the lab's link, as root
     Lossy(lossy::Arguments),
-    /// Latency over the lab's link, as root: HTTP transactions, Silesia, first bytes, round trips
+    /// Measure latency over the lab's link, as root: HTTP transactions, Silesia, first bytes, round trips
     Latency(latency::Arguments),
-    /// What predictions cost the sender in CPU time
+    /// Measure the sender's CPU time for predictions
     SenderCpu {
-        /// The program to measure
+        /// Measure this program
         #[arg(long, default_value = "target/release/refrain")]
         refrain: PathBuf,
-        /// How often each way takes its turn
+        /// Measure each way this many times
         #[arg(long, default_value_t = 20)]
         pairs: usize,
-        /// All figures as JSON instead of the page
+        /// Print all figures as JSON instead of the page
         #[arg(long)]
         json: bool,
         /// Write to this file instead of standard output
         #[arg(long)]
         write: Option<PathBuf>,
     },
-    /// A sender that copies an origin's answers into TLS, for `sender-cpu` to measure
+    /// Copy an origin's responses into TLS, for `sender-cpu` to measure
     #[command(name = sender_cpu::BARE_TLS, hide = true)]
     BareTls {
         listen: SocketAddr,
@@ -111,32 +111,32 @@ enum Experiment {
         key: PathBuf,
         peer_key: String,
     },
-    /// CZIP archives beside their peers: size, transfer, speed, memory
+    /// Compare CZIP archives with other tools: size, transfer, speed, memory
     Czip(czip::Arguments),
-    /// Finding redundancy in bulk: the figures of HARENS
+    /// Measure the search for redundancy in bulk data: the figures of HARENS
     Bulk(bulk::Arguments),
-    /// The pair beside other programs, and with caches before and after it
+    /// Compare the pair with other programs, and with caches before and after it
     Peers(peers::Arguments),
-    /// Thin and long links: transfers, effort, fairness and keystrokes over the lab's link, as root
+    /// Measure slow and high-latency links, as root: transfers, effort, fairness and keystrokes over the lab's link
     Links(links::Arguments),
-    /// A program as the only child of a process, for `czip` to measure
+    /// Run a program as the only child of a process, for `czip` to measure
     #[command(name = czip::MEASURED, hide = true)]
     Measured {
         report: PathBuf,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Package managers, images, git, databases, files, backups and pages through a pair
+    /// Measure package managers, images, git, databases, files, backups and pages through a pair, as root
     Ecosystems(ecosystems::Arguments),
-    /// Speed and savings by the size of an application's writes
+    /// Measure speed and savings by the size of an application's writes
     Writes {
-        /// The program to measure
+        /// Measure this program
         #[arg(long, default_value = "target/release/refrain")]
         refrain: PathBuf,
-        /// The folder of test data
+        /// Read test data from this directory
         #[arg(long, env = "REFRAIN_DATA", default_value = "../shared/data")]
         data: PathBuf,
-        /// How often each thing is measured
+        /// Measure everything this many times
         #[arg(long, default_value_t = 5)]
         runs: usize,
         /// Write the page to this file instead of standard output

@@ -152,7 +152,7 @@ pub(crate) fn contents(data: &Path) -> anyhow::Result<[Content; 4]> {
         ("zeros", vec![0; CONTENT_BYTES]),
     ];
     for (name, content) in &mut contents {
-        ensure!(!content.is_empty(), "no {name}");
+        ensure!(!content.is_empty(), "no data for {name}");
         content.truncate(CONTENT_BYTES);
     }
     Ok(contents)

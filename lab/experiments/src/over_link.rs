@@ -66,7 +66,7 @@ impl OverLink {
     /// # Errors
     /// The machine does not keep up with the link, or root is missing.
     pub(crate) fn start(config: &LinkConfig, origin: Origin) -> anyhow::Result<Self> {
-        let link = Arc::new(Link::start(config.clone()).context("a link between namespaces")?);
+        let link = Arc::new(Link::start(config.clone()).context("cannot create the link")?);
         let checked = check(&link)?;
         let origin = serve(&link, origin)?;
         Ok(Self {
@@ -130,7 +130,7 @@ pub(crate) fn check(link: &Link) -> anyhow::Result<Checked> {
     for _ in 1..CHECKS {
         match link.check() {
             Ok(checked) => return Ok(checked),
-            Err(error) => eprintln!("the link is checked again: {error}"),
+            Err(error) => eprintln!("checking the link again: {error}"),
         }
         thread::sleep(CHECK_PAUSE);
     }

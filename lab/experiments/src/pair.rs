@@ -73,7 +73,7 @@ pub(crate) fn run(corpus: &Corpus, run: Run) -> anyhow::Result<Outcome> {
     while !status().peers[0].up {
         ensure!(
             Instant::now() < deadline,
-            "the gateways did not find each other"
+            "the gateways did not connect within 10 s"
         );
         std::thread::sleep(Duration::from_millis(5));
     }

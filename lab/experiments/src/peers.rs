@@ -23,13 +23,13 @@ use clap::builder::PossibleValuesParser;
 
 use measure::{Figures, Setup};
 
-/// What to measure, and with what.
+/// The options of `peers`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The program to measure
+    /// Measure this program
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
-    /// The folder of test data
+    /// Read test data from this directory
     #[arg(
         long,
         value_name = "DIR",
@@ -37,16 +37,16 @@ pub(crate) struct Arguments {
         default_value = "../shared/data"
     )]
     data: PathBuf,
-    /// Where files are unpacked to, and figures are kept
+    /// Unpack files and keep figures in this directory
     #[arg(long, value_name = "DIR", default_value = "target/peers-data")]
     folder: PathBuf,
-    /// Measure only at these places, and take the others as they were measured last
+    /// Measure only at these places, and keep the last figures of the others
     #[arg(long, value_name = "PLACE", value_delimiter = ',', value_parser = place_names())]
     only: Option<Vec<String>>,
-    /// Measure only ways that have one of these texts in their names
+    /// Measure only ways whose names contain one of these texts
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     ways: Vec<String>,
-    /// Measure only these contents
+    /// Measure only with these contents
     #[arg(
         long,
         value_name = "CONTENT",
@@ -55,13 +55,13 @@ pub(crate) struct Arguments {
         value_parser = PossibleValuesParser::new(content::NAMES)
     )]
     contents: Vec<String>,
-    /// How often each thing is measured
+    /// Measure everything this many times
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// Print all figures as JSON instead of the page
     #[arg(long)]
     json: bool,
-    /// Where the plot goes
+    /// Write the plot to this directory
     #[arg(long, value_name = "DIR", default_value = "docs/plots")]
     plots: PathBuf,
     /// Write the page to this file instead of standard output
@@ -78,12 +78,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     ensure!(arguments.runs > 0, "--runs must be greater than zero");
     ensure!(
         nix::unistd::geteuid().is_root(),
-        "peers makes network namespaces and must run as root (use sudo)"
+        "peers creates network namespaces and must run as root (use sudo)"
     );
     let refrain = arguments.refrain.canonicalize();
     let refrain = refrain.with_context(|| {
         let program = arguments.refrain.display();
-        format!("{program}: build it first: cargo build --release --bin refrain")
+        format!("cannot find \"{program}\" (build it: cargo build --release --bin refrain)")
     })?;
     fs::create_dir_all(&arguments.folder)?;
     let files = tempfile::tempdir_in(arguments.folder.canonicalize()?)?;
@@ -129,6 +129,6 @@ fn kept(file: &Path) -> anyhow::Result<Option<Figures>> {
         return Ok(None);
     }
     let figures = serde_json::from_slice(&fs::read(file)?);
-    let figures = figures.with_context(|| format!("{}: remove it", file.display()))?;
+    let figures = figures.with_context(|| format!("{}: invalid (remove it)", file.display()))?;
     Ok(Some(figures))
 }

@@ -195,7 +195,7 @@ impl Gateways {
 
     fn peer(&self, end: End, admin: SocketAddr) -> anyhow::Result<Peer> {
         let status = self.status(end, admin)?;
-        status.peers.into_iter().next().context("a peer")
+        status.peers.into_iter().next().context("no peer")
     }
 
     fn status(&self, end: End, admin: SocketAddr) -> anyhow::Result<Status> {
@@ -270,7 +270,7 @@ pub(crate) fn wait(
 ) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !is_there()? {
-        ensure!(Instant::now() < deadline, "{what} does not come");
+        ensure!(Instant::now() < deadline, "timed out waiting for {what}");
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())

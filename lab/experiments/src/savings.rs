@@ -45,21 +45,20 @@ const RUNS: [Run; 6] = [
 /// The page of results.
 pub(crate) fn run(data: &Path) -> anyhow::Result<String> {
     let mut page = format!(
-        "# What a pair saves\n\n\
+        "# Savings of a pair\n\n\
          Written by `cargo run --release -p refrain-experiments -- savings --write docs/results.md`.\n\
          {}.\n\n\
-         Bytes on the link's TCP connections, both ways, TLS and its handshakes included, as a\n\
-         share of the application's. Default options (cache 128 MiB a direction) but for the\n\
-         effort; every byte compared. *Rival*: `zstd -3 --long=27` over all objects as one\n\
-         stream, with a window of 128 MiB. In brackets: the pair's bytes divided by the rival's;\n\
-         above 1, we lose. The rows with a speed ran on loopback, where `auto` trades bytes for\n\
-         speed.\n\n",
+         Bytes on the link's TCP connections in both directions, with TLS and its handshakes, as a share of the\n\
+         application bytes. Options are the defaults (cache 128 MiB per direction) except the effort. Every byte\n\
+         was compared. *Rival*: `zstd -3 --long=27` over all objects as one stream, with a window of 128 MiB. In\n\
+         brackets: the pair's bytes divided by the rival's; above 1, the pair loses. Figures with a speed are from\n\
+         loopback, where `auto` trades bytes for speed.\n\n",
         machine::describe(),
     );
     writeln!(
         page,
-        "| corpus | MB | zstd -3 a file | rival | max | max, 4 flows | auto, 100 Mbit/s | \
-         auto, 100 Mbit/s, 4 flows | auto, loopback | auto, loopback, 4 flows |"
+        "| corpus | MB | zstd -3 per file | rival | max | max, 4 flows | auto, 100 Mbit/s | auto, 100 Mbit/s, 4 \
+         flows | auto, loopback | auto, loopback, 4 flows |"
     )?;
     writeln!(page, "|---|---|---|---|---|---|---|---|---|---|")?;
     for corpus in corpus::load_all(data)? {

@@ -57,7 +57,7 @@ pub(crate) struct Report {
 
 /// The page of results, or all figures as JSON, from the program at `refrain`.
 pub(crate) fn run(refrain: &Path, pairs: usize, json: bool) -> anyhow::Result<String> {
-    anyhow::ensure!(pairs > 0, "no pair of runs, no median");
+    anyhow::ensure!(pairs > 0, "--pairs must be greater than zero");
     let report = measure(refrain, pairs)?;
     match json {
         true => Ok(serde_json::to_string_pretty(&report)? + "\n"),

@@ -76,18 +76,17 @@ pub(crate) fn run(refrain: &Path, data: &Path, runs: usize) -> anyhow::Result<St
     let haproxy = hops::haproxy();
     let mut page = format!(
         "# Small and large writes\n\n\
-         Written by `cargo run --release -p refrain-experiments -- writes --write \
-         docs/results-writes.md`.\n{}.\n\n\
-         A client sends each file on a connection of its own, in writes of one size without \
-         Nagle's algorithm,\nthrough a near and a far gateway to a sink that compares every \
-         byte; client, gateways and sink share\nthe machine. Default options. *Cold*: the \
-         gateways have just started. *Again*: the same files once more.\nMB/s = 10^6 \
-         application bytes a second, medians of {runs} interleaved runs. *Ratio*: application \
-         bytes by bytes\nbetween the gateways, both ways, TLS included. *Relay*: one plain TCP \
-         relay fed the same writes.\n*Haproxies*: two in a row, {}.\n",
+         Written by `cargo run --release -p refrain-experiments -- writes --write docs/results-writes.md`.\n\
+         {}.\n\n\
+         A client sends each file on its own connection, in writes of one size without Nagle's algorithm, through a\n\
+         near and a far gateway to a sink that compares every byte. Client, gateways and sink share the machine,\n\
+         with default options. *Cold*: the gateways have just started. *Again*: the same files once more. MB/s =\n\
+         10^6 application bytes per second, medians of {runs} interleaved runs. *Ratio*: application bytes divided\n\
+         by bytes between the gateways in both directions, with TLS. *Relay*: one plain TCP relay with the same\n\
+         writes. *Haproxies*: two in a row, {}.\n",
         machine::describe(),
         haproxy.as_ref().map_or(
-            "skipped: haproxy is not here".to_owned(),
+            "skipped: haproxy is not installed".to_owned(),
             |haproxy| format!("{}, default options", haproxy.version)
         ),
     );
@@ -177,7 +176,7 @@ fn link_bytes(peer: &Peer) -> u64 {
 
 /// What the near end, which is the sender, does for it.
 fn effort(peer: &Peer) -> anyhow::Result<String> {
-    let effort = peer.effort.as_ref().context("a link")?;
+    let effort = peer.effort.as_ref().context("no link")?;
     Ok(format!(
         "{} blocks, {} bypassed, p = {}, zstd {}: {}",
         peer.sent.blocks,
@@ -198,10 +197,11 @@ fn section(
     writeln!(
         page,
         "\n## {}, {:.1} MB\n\n\
-         Against WANProxy's figures for such data, writes of {} bytes: {TIMES_COLD:.0} times its \
-         rate cold, {TIMES_AGAIN:.0} times again,\nor 80 % of two haproxies in a row, whichever \
-         is lower.\n\n\
-         | | MB/s | WANProxy | times | two haproxies | target | |\n|---|--:|--:|--:|--:|--:|---|",
+         Targets, compared with WANProxy's figures for such data, with writes of {} bytes: {TIMES_COLD:.0} times\n\
+         its rate cold and {TIMES_AGAIN:.0} times its rate again, or 80 % of two haproxies in a row, whichever is\n\
+         lower.\n\n\
+         | | MB/s | WANProxy | times | two haproxies | target | |\n\
+         |---|--:|--:|--:|--:|--:|---|",
         corpus.name,
         corpus.bytes() as f64 / 1e6,
         largest.write_bytes,
@@ -227,10 +227,11 @@ fn section(
     }
     writeln!(
         page,
-        "\nBy the size of the writes. From {LARGE_WRITE} bytes on, 80 % of the relay's rate or of \
-         that at {} bytes, and 95 % of the\nratio there; below, a third of the ratio.\n\n\
-         | bytes a write | relay | haproxies | cold MB/s | target | | cold ratio | target | | \
-         again MB/s | target | | again ratio | target | |\n\
+        "\nBy the size of the writes. Targets from {LARGE_WRITE} bytes on: 80 % of the relay's rate, or of the rate\n\
+         at {} bytes if that is lower, and 95 % of the ratio at that size. Targets for smaller writes: a third of\n\
+         that ratio.\n\n\
+         | bytes per write | relay | haproxies | cold MB/s | target | | cold ratio | target | | again MB/s | target \
+         | | again ratio | target | |\n\
          |--:|--:|--:|--:|--:|---|--:|--:|---|--:|--:|---|--:|--:|---|",
         largest.write_bytes,
     )?;

@@ -108,11 +108,13 @@ impl Sizes {
 
     pub(super) fn text(&self, plots: &str) -> anyhow::Result<String> {
         let mut text = format!(
-            "\n## Chunk size\n\nThe paper's Figures 5 and 6, by the pipeline: GB/s, and the share that is \
-             redundant. The shortest chunk has a\nquarter of the average, refrain's default, or is as long \
-             as it, as in the paper, where 2 KiB is the fastest\nand 1 KiB finds hardly more.\n\n\
+            "\n## Chunk size\n\n\
+             The pipeline at several chunk sizes, as in the paper's Figures 5 and 6: GB/s, and the share of\n\
+             redundant bytes. *Shortest*: the shortest chunk is a quarter of the average (refrain's default), or as\n\
+             long as the average (the paper's). In the paper, 2 KiB is the fastest, and 1 KiB finds hardly more.\n\n\
              ![Throughput by chunk size]({plots}/bulk-throughput.svg)\n\n\
-             ![Redundancy by chunk size]({plots}/bulk-redundancy.svg)\n\n| data | shortest |"
+             ![Redundancy by chunk size]({plots}/bulk-redundancy.svg)\n\n\
+             | data | shortest |"
         );
         for kib in SIZES {
             write!(text, " {kib} KiB |")?;

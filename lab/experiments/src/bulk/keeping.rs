@@ -7,7 +7,7 @@ use crate::czip::median;
 
 /// What is run, and what it is called.
 const WAYS: [(&str, &[&str]); 2] = [
-    ("nothing is kept", &[]),
+    ("none", &[]),
     ("chunk store", &["-o", "out-store", "--realm", "measured"]),
 ];
 
@@ -27,7 +27,7 @@ struct Row {
 
 pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Keeping> {
     let rows = sets.some().each(|set, files| {
-        eprintln!("keeping: {}", set.name);
+        eprintln!("chunk store: {}", set.name);
         let mut reports: [Vec<Report>; 2] = Default::default();
         // What is asked for twice has one name in an archive.
         let mut files: Vec<PathBuf> = files.to_vec();
@@ -74,9 +74,9 @@ pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Keeping> {
 impl Keeping {
     pub(super) fn text(&self) -> anyhow::Result<String> {
         let mut text =
-            "\n## Keeping it\n\nWith `-o`, until all is on disk; each file once. A chunk store \
-                        holds chunks as they are.\n\n\
-                        | data | kept as | GB/s | written of what was read | peak memory, MB |\n\
+            "\n## Writing a chunk store\n\nWith `-o`, until all data is on disk. Each file is read \
+                        once. A chunk store holds\nunchanged chunks.\n\n\
+                        | data | output | GB/s | written, of the bytes read | peak memory, MB |\n\
                         |---|---|--:|--:|--:|\n"
                 .to_owned();
         for row in &self.rows {

@@ -59,7 +59,7 @@ pub(super) fn measure(setup: &Setup, sets: &Sets) -> anyhow::Result<Methods> {
             let other = *found.get_or_insert(this);
             ensure!(
                 this == other,
-                "{}: methods differ: {this:?}, {other:?}",
+                "{}: the methods differ in redundancy or chunks: {this:?}, {other:?}",
                 set.name
             );
         }
@@ -162,10 +162,12 @@ impl Methods {
 
     pub(super) fn text(&self, plots: &str) -> anyhow::Result<String> {
         let mut text = format!(
-            "\n## The four methods\n\nThe paper's Figure 7, in GB/s, and its Table II: mean and standard \
-             deviation of the share of redundant\nbytes of media, in percent. Chunks of 2 KiB by MODP, \
-             BLAKE3, a cache of 8 GiB. That all methods\nfound the same chunks and the same redundancy in each \
-             set was checked.\n\n![Throughput of the methods]({plots}/bulk-methods.svg)\n\n| method |"
+            "\n## The four methods\n\n\
+             GB/s, as in the paper's Figure 7. *Redundancy*: the share of redundant bytes of media in percent, mean\n\
+             and standard deviation, as in the paper's Table II. Chunks of 2 KiB by MODP, BLAKE3, a cache of 8 GiB.\n\
+             A check ensures that all methods find the same chunks and the same redundancy in each set.\n\n\
+             ![Throughput of the methods]({plots}/bulk-methods.svg)\n\n\
+             | method |"
         );
         for set in &self.sets {
             write!(text, " {} |", set.name)?;
@@ -181,7 +183,7 @@ impl Methods {
                 .filter_map(|set| set.methods[place].as_ref())
                 .collect();
             if found.is_empty() {
-                text += &" not there |".repeat(self.sets.len());
+                text += &" no GPU |".repeat(self.sets.len());
                 writeln!(text, " | {} | | {} |", paper.0, paper.1)?;
                 continue;
             }
@@ -236,7 +238,7 @@ impl Methods {
         let peak = pipeline.report.peak_memory_bytes.unwrap_or(0) as f64 / 1e6;
         writeln!(
             text,
-            "\nThe pipeline's stages on *{name}*, in GB/s of a processor of their own (and threads): {}.\nPeak \
+            "\nThe pipeline's stages on *{name}*, in GB/s if each had its own CPU (threads in brackets): {}.\nPeak \
              memory: {peak:.0} MB.",
             stages.join(", ")
         )?;

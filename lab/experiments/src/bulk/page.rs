@@ -28,13 +28,17 @@ pub(super) fn page(
     };
     let mut page = format!(
         "# Finding redundancy in bulk\n\n\
-         Written by `cargo run --release -p refrain-experiments -- bulk --write docs/results-bulk.md`; with \
-         files or\nfolders behind it, of these. {}, {simd}; {gpus}. GB = 10^9 bytes.\n\n\
-         All is read from the page cache, by whole processes that took turns; speeds are medians of {} runs, \
-         and what\nthe program itself says: from the first file to the last chunk.\n\n{}\n\
-         How fast single kernels are, BLAKE3 beside SHA-1, MD5 and Rabin fingerprints as in the paper's Figure 1 \
-         among\nthem, stands in [performance](performance.md).\n\n\
-         ## What was asked\n\n| | asked | measured | met |\n|---|--:|--:|---|\n",
+         Written by `cargo run --release -p refrain-experiments -- bulk --write docs/results-bulk.md`. Files or\n\
+         directories after this command replace the data below.\n\
+         {}, {simd}; {gpus}. GB = 10^9 bytes.\n\n\
+         Whole processes read all data from the page cache, in turns. Speeds are medians of {} runs, as the program\n\
+         reports them: from the first file to the last chunk.\n\n\
+         {}\n\
+         [Performance](performance.md) has the speed of single algorithms, such as BLAKE3, SHA-1, MD5 and Rabin\n\
+         fingerprints as in the paper's Figure 1.\n\n\
+         ## Targets\n\n\
+         | | target | measured | met |\n\
+         |---|--:|--:|---|\n",
         machine::describe(),
         setup.runs,
         sets.words,
@@ -44,7 +48,7 @@ pub(super) fn page(
     writeln!(
         page,
         "| pipeline, 2 cores, the slowest set | {ASKED_GB_PER_S} GB/s | {speed:.2} GB/s | {} |\n\
-         | the same, times naive | {ASKED_TIMES} | {times:.1} | {} |\n\
+         | the same, as a multiple of naive's speed | {ASKED_TIMES} | {times:.1} | {} |\n\
          | redundancy equal to naive's | equal | equal | yes |",
         met(speed >= ASKED_GB_PER_S),
         met(times >= ASKED_TIMES),
@@ -67,7 +71,7 @@ pub(super) fn page(
     };
     writeln!(
         page,
-        "| harens is faster than the pipeline from | to be told | {break_even} | |"
+        "| harens is faster than the pipeline from | to be measured | {break_even} | |"
     )?;
     for chapter in chapters {
         page += chapter;

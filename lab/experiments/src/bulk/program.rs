@@ -58,7 +58,7 @@ impl Program {
     pub(super) fn new(path: &Path) -> anyhow::Result<Self> {
         let program = path.display();
         let path = path.canonicalize().with_context(|| {
-            format!("{program}: build it first: cargo build --release --bin refrain")
+            format!("cannot find \"{program}\" (build it: cargo build --release --bin refrain)")
         })?;
         Ok(Self(path))
     }

@@ -45,7 +45,7 @@ impl Sets {
     /// What a user names, all of it together.
     pub(super) fn of(inputs: &[PathBuf]) -> anyhow::Result<Self> {
         for input in inputs {
-            ensure!(input.exists(), "{} is not there", input.display());
+            ensure!(input.exists(), "\"{}\" not found", input.display());
         }
         let named = inputs.iter().map(|input| input.display().to_string());
         Ok(Self {
@@ -85,9 +85,9 @@ impl Sets {
             words: format!(
                 "- *releases*: the forty tars of Linux 2.0.1 to 2.0.40, 1.0 GB, one after the other.\n\
                  - *media 1* to *media {count}*: {count} parts of a day of YouTube requests at a campus (the \
-                 UMass trace,\n  which the paper took), {:.1} GB each. There are no videos: an id is a file of \
-                 noise, 1 to 60 MB around a\n  median of 9, always the same; what is asked for again is read \
-                 again: {:.0} % of all {} requests\n  are repeats, and far fewer within a part.\n",
+                 UMass\n  trace, as in the paper), {:.1} GB each. The trace has no videos, so each id is a file of \
+                 noise:\n  1 to 60 MB with a median of 9 MB, and always the same. A file that is requested again is \
+                 read\n  again. {:.0} % of all {} requests are repeats, far fewer within a part.\n",
                 part_bytes as f64 / 1e9,
                 100.0 - 100.0 * videos.len() as f64 / requests.len() as f64,
                 requests.len(),
@@ -158,7 +158,7 @@ fn releases(data: &Path, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .collect();
     if !files.iter().all(|file| file.is_file()) {
         let tars = members(&data.join(SERIES), RELEASES)?;
-        ensure!(tars.len() == RELEASES, "the series has fewer releases");
+        ensure!(tars.len() == RELEASES, "the series has too few releases");
         for (file, tar) in files.iter().zip(tars) {
             fs::write(file, tar)?;
         }

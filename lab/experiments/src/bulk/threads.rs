@@ -65,11 +65,13 @@ impl Threads {
     pub(super) fn text(&self, plots: &str) -> anyhow::Result<String> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut text = format!(
-            "\n## Hashers and matchers\n\nThe paper's Figure 4: GB/s of the pipeline on *{}* by threads that \
-             hash (rows) and threads that look up\n(columns), all other threads as by default. The paper's \
-             best, on 12 cores, were 8 and 64; this machine has\n{cores}. There are 64 shards, so that more \
-             matchers have nothing to do.\n\n![Throughput by hashers and \
-             matchers]({plots}/bulk-threads.svg)\n\n| hashers |",
+            "\n## Hashers and matchers\n\n\
+             GB/s of the pipeline on *{}*, as in the paper's Figure 4, by the number of threads that hash (rows)\n\
+             and that look up (columns). All other threads are as by default. The paper's best numbers, on 12\n\
+             cores, were 8 and 64. This machine has {cores} cores. There are 64 shards, so matchers beyond 64\n\
+             have no work.\n\n\
+             ![Throughput by hashers and matchers]({plots}/bulk-threads.svg)\n\n\
+             | hashers |",
             self.set
         );
         for matchers in MATCHERS {

@@ -63,7 +63,7 @@ impl Figures<Setup<'_>> for ByName {
                     }
                 }
             }
-            Err(error) => eprintln!("by-name: not there: {error:#}"),
+            Err(error) => eprintln!("by-name: not available: {error:#}"),
         }
         let runs = setup.runs;
         Ok(Self { runs, rows })
@@ -76,15 +76,16 @@ impl Figures<Setup<'_>> for ByName {
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         if self.rows.is_empty() {
-            *page += "Not there.\n";
+            *page += "Not available.\n";
             return Ok(());
         }
         write!(
             page,
-            "Django 4.2.11 (`--profile shared`) from `refrain czip serve` over a link without a rate (`refrain-relay`), to a \
-             client\nthat has 4.2.10 (`--seed`), and to one that has nothing; by ranges over 4 connections, and by names with the \
-             server as `--edge`. Bytes both\nways, with heads. Medians of {} runs in which the ways took turns.\n\n\
-             | delay each way | the client has | by | MB | of it sent by the client | requests | s | CPU, s |\n\
+            "A client gets Django 4.2.11 (`--profile shared`) from `refrain czip serve` over a link without a rate\n\
+             limit (`refrain-relay`). It has 4.2.10 (`--seed`), or nothing. It fetches by ranges over 4\n\
+             connections, or by names with the server as `--edge`. Bytes count both directions, with HTTP headers.\n\
+             Medians of {} runs; the ways took turns.\n\n\
+             | delay, one way | the client has | by | MB | MB from the client | requests | s | CPU, s |\n\
              |--:|---|---|--:|--:|--:|--:|--:|\n",
             self.runs
         )?;
@@ -103,8 +104,9 @@ impl Figures<Setup<'_>> for ByName {
                 of(|run| run.cpu_s),
             )?;
         }
-        *page += "\nBy name the table of where frames are is not needed, and no gaps between them are fetched; each chunk \
-                  costs a request's\nand an answer's head. Up to 512 requests are in flight together.\n";
+        *page += "\nBy name, the client needs no table of frame positions, and fetches no gaps between frames. Each\n\
+                  chunk costs the headers of a request and of a response. Up to 512 requests are in flight at the\n\
+                  same time.\n";
         Ok(())
     }
 }

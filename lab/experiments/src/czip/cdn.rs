@@ -60,7 +60,7 @@ impl WhatItIs {
     fn in_words(self) -> &'static str {
         match self {
             Self::Chunks => "by chunks",
-            Self::Archive => "the archive as any file",
+            Self::Archive => "the archive as an ordinary file",
             Self::Plain => "the plain tar",
         }
     }
@@ -105,11 +105,11 @@ impl Figures<Setup<'_>> for Cdn {
         let files = match files() {
             Ok(files) if are_installed(&["nginx", "curl"]) => files,
             Ok(_) => {
-                eprintln!("cdn: nginx or curl is not there");
+                eprintln!("cdn: skipped: nginx or curl is not installed");
                 return Ok(Self { passes: None });
             }
             Err(error) => {
-                eprintln!("cdn: not there: {error:#}");
+                eprintln!("cdn: not available: {error:#}");
                 return Ok(Self { passes: None });
             }
         };
@@ -138,17 +138,17 @@ impl Figures<Setup<'_>> for Cdn {
         };
         vec![
             Target {
-                what: "a second file to 100 clients of 4 caches: bytes that leave the server, of all archives'",
+                what: "a second file for 100 clients of 4 caches: bytes from the server, share of the archives fetched",
                 asked: "≤ 1 %",
                 measured: second(WhatItIs::Chunks).map(|pass| {
                     let percent = 100.0 * pass.of_files();
                     let plain = 100.0 * pass.of_plain();
-                    let text = format!("{percent:.2} % (of the plain files': {plain:.2} %)");
+                    let text = format!("{percent:.2} % (of the plain files: {plain:.2} %)");
                     at_most(percent, 1.0, text)
                 }),
             },
             Target {
-                what: "the same over what the plain file takes",
+                what: "the same bytes, over those for the plain file",
                 asked: "≤ 0.3",
                 measured: over_plain(),
             },
@@ -157,17 +157,18 @@ impl Figures<Setup<'_>> for Cdn {
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         let Some(passes) = &self.passes else {
-            *page += "Not there.\n";
+            *page += "Not available.\n";
             return Ok(());
         };
         write!(
             page,
-            "{EDGES} caches (nginx, `proxy_cache`, `proxy_cache_lock on`) in front of one `refrain czip serve`. {CLIENTS} \
-             clients, {CLIENTS_AT_A_TIME} at a time,\nfetch Django 4.2.10 and then 4.2.11 (`--profile shared`), and keep \
-             nothing between: `refrain czip get URL --edge …` with all\ncaches. Then, with empty caches, as many \
-             clients fetch the archives and the plain tars as any file, with `curl`,\nclient *i* from cache *i* mod {EDGES}. \
-             Each output was compared. *Left the server*: all bytes on its connections, with\nheads. *Delivered*: what \
-             clients received of caches, with heads; of one that was killed it is not known.\n\n\
+            "{EDGES} caches (nginx, `proxy_cache`, `proxy_cache_lock on`) are in front of one `refrain czip serve`.\n\
+             {CLIENTS} clients, {CLIENTS_AT_A_TIME} at a time, fetch Django 4.2.10 and then 4.2.11\n\
+             (`--profile shared`) with `refrain czip get URL --edge …` and all caches. They keep no data between\n\
+             the files. Then the same number of clients fetch the archives and the plain tars as ordinary files,\n\
+             with `curl` and empty caches: client *i* from cache *i* mod {EDGES}. Each output was compared. *Left\n\
+             the server*: all bytes on its connections, with HTTP headers. *Delivered*: bytes from caches to\n\
+             clients, with HTTP headers. They are unknown for a cache that was killed.\n\n\
              | | left the server, MB | requests | delivered, MB | of the files fetched | of the plain files | s |\n\
              |---|--:|--:|--:|--:|--:|--:|\n",
         )?;
@@ -184,8 +185,8 @@ impl Figures<Setup<'_>> for Cdn {
                 pass.wall_s,
             )?;
         }
-        *page += "\nThe paper has 0.8 % of the files fetched, 24 MB, for a second file of 28.9 MB (section 6.2), and 92 MB \
-                  for the plain one.\n";
+        *page += "\nIn the paper (section 6.2), 24 MB leave the server for a second file of 28.9 MB: 0.8 % of the\n\
+                  files fetched. For the plain file, 92 MB leave the server.\n";
         Ok(())
     }
 }
@@ -261,7 +262,7 @@ impl World {
                     "client {number}: {}",
                     String::from_utf8_lossy(&output.stderr)
                 );
-                ensure!(is_same(&out, plain)?, "client {number} has another file");
+                ensure!(is_same(&out, plain)?, "client {number}: the file differs");
                 fs::remove_file(&out)?;
                 if done.fetch_add(1, Ordering::Relaxed) + 1 == CLIENTS / 2 && is_one_killed {
                     drop(self.edges[1].lock().expect("no panic").take());
@@ -296,7 +297,7 @@ impl World {
 fn of_chunks(setup: &Setup<'_>, files: &[PathBuf; 2]) -> anyhow::Result<Vec<Pass>> {
     let world = World::start(setup)?;
     let mut passes = Vec::new();
-    let names = ["Django 4.2.10", "4.2.11, of which most is in 4.2.10"];
+    let names = ["Django 4.2.10", "4.2.11, mostly the same as 4.2.10"];
     for (number, (file, what)) in files.iter().zip(names).enumerate() {
         // The second is there when it is published, not before.
         let archive = world.served(&format!("{number}.czip"));

@@ -129,7 +129,7 @@ impl Data {
         let names = set.file_names().into_iter();
         let files: Vec<PathBuf> = names.map(|name| folder.join(name)).collect();
         if !files.iter().all(|file| file.is_file()) {
-            eprintln!("making {}", set.name());
+            eprintln!("creating {}", set.name());
             std::fs::create_dir_all(&folder)?;
             let status = Command::new("bash")
                 .args(["-c", recipe.script])
@@ -148,7 +148,7 @@ impl Data {
     pub(super) fn file(&self, set: DataSet, name: &str) -> anyhow::Result<PathBuf> {
         let files = self.files(set)?;
         let mut named = files.into_iter().filter(|file| file.ends_with(name));
-        named.next().with_context(|| format!("{name} is not there"))
+        named.next().with_context(|| format!("{name}: not found"))
     }
 }
 

@@ -71,7 +71,7 @@ impl Figures<Setup<'_>> for Forgetting {
         ];
         match setup.data.files(DataSet::RootFileSystems) {
             Ok(files) => sets.push(set(DataSet::RootFileSystems.name(), files)?),
-            Err(error) => eprintln!("root file systems: not there: {error:#}"),
+            Err(error) => eprintln!("root file systems: not available: {error:#}"),
         }
         let mut random = fastrand::Rng::with_seed(1);
         let mut next = 0;
@@ -101,8 +101,8 @@ impl Figures<Setup<'_>> for Forgetting {
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
-        *page += "Archives in MB, where the index has room for all distinct chunks, and for a part of them; \
-                  in brackets over\nthe first. *Forgotten* counts names at the smallest bound.\n\n\
+        *page += "Archives in MB, with an index for all distinct chunks (*all*), and for a part of them. In\n\
+                  brackets: the ratio to *all*. *Forgotten*: names that the smallest index forgot.\n\n\
                   | | plain | chunks | all |";
         for part in BOUNDS {
             write!(page, " 1/{part} |")?;
@@ -121,10 +121,12 @@ impl Figures<Setup<'_>> for Forgetting {
         }
         writeln!(
             page,
-            "\nThe index alone, with its default bound of {} MiB, asked for {CHUNKS} chunks, which stand for \
-             500 GB: of chunks\nthat came before, how many it did not know; a time with making up the digest. \
-             In the last row half of all\nrepeat, at distances whose logarithms are even.\n\n\
-             | | repeats | lost | ns a look-up | memory, MB |\n|---|--:|--:|--:|--:|",
+            "\nThe index only, with its default limit of {} MiB, and {CHUNKS} look-ups, which represent 500 GB.\n\
+             *Repeats*: chunks that came before. *Lost*: repeats that the index did not know. The time includes\n\
+             generating the hash. In the last row, half of all chunks repeat, at distances whose logarithms are\n\
+             evenly distributed.\n\n\
+             | | repeats | lost | ns per look-up | memory, MB |\n\
+             |---|--:|--:|--:|--:|",
             CreateOptions::default().index_bytes >> 20
         )?;
         for load in &self.index {
@@ -160,7 +162,7 @@ fn mail(shared: &Path, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn set(name: &str, files: Vec<PathBuf>) -> anyhow::Result<Set> {
     let all = made(&files, CreateOptions::default().index_bytes)?;
-    anyhow::ensure!(all.forgotten_chunks == 0, "{name}: too much for the index");
+    anyhow::ensure!(all.forgotten_chunks == 0, "{name}: the index is too small");
     let chunks = all.header.chunks;
     let mut archives = vec![Made::of(&all)];
     for part in BOUNDS {

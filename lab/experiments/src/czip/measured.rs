@@ -62,7 +62,7 @@ pub(super) fn measure<'a>(
         .stderr(Stdio::piped());
     let mut child = measurer.spawn()?;
     if let Some(feed) = feed {
-        let mut stdin = child.stdin.take().context("a pipe")?;
+        let mut stdin = child.stdin.take().context("no pipe")?;
         // A program that ends early says itself why.
         feed(&mut stdin).ok();
     }

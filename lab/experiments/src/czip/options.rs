@@ -59,11 +59,11 @@ const GROUPS: [Group; 9] = [
         ],
     },
     Group {
-        title: "Containers taken apart, profile `small`",
+        title: "Unpacked containers, profile `small`",
         rows: &["", "--no-containers"],
     },
     Group {
-        title: "Containers taken apart, profile `shared`",
+        title: "Unpacked containers, profile `shared`",
         rows: &["--profile shared", "--profile shared --no-containers"],
     },
     Group {
@@ -136,14 +136,14 @@ fn all() -> Vec<&'static str> {
 
 impl Figures<Setup<'_>> for Options {
     const NAME: &'static str = "options";
-    const TITLE: &'static str = "What each option is worth";
+    const TITLE: &'static str = "The effect of each option";
 
     fn measure(setup: &Setup<'_>) -> anyhow::Result<Self> {
         let mut sets = Vec::new();
         for set in DataSet::ALL {
             match setup.data.files(set) {
                 Ok(files) => sets.push(column(setup, set, &files)?),
-                Err(error) => eprintln!("{}: not there: {error:#}", set.name()),
+                Err(error) => eprintln!("{}: not available: {error:#}", set.name()),
             }
         }
         Ok(Self { sets })
@@ -154,10 +154,9 @@ impl Figures<Setup<'_>> for Options {
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
-        *page += "Archives in MB, in brackets over the first row of its group; *CPU* is the sum over \
-                  all sets, of one run on\nwhatever the machine did beside it. Each archive was read \
-                  back and compared. What came of it:\n[decision 24]\
-                  (decisions/0024-what-czip-keeps.md).\n";
+        *page += "Archives in MB. In brackets: the ratio to the first row of the group. *CPU*: the sum over all\n\
+                  sets, of one run; other programs may have run at the same time. Each archive was read back and\n\
+                  compared. These figures led to [decision 24](decisions/0024-what-czip-keeps.md).\n";
         for group in &GROUPS {
             writeln!(page, "\n### {}\n", group.title)?;
             self.write_head(page)?;
@@ -165,9 +164,9 @@ impl Figures<Setup<'_>> for Options {
         }
         write!(
             page,
-            "\nThe dictionary is no option: what it would save was reckoned. {} of it were trained \
-             on chunks of the set\nitself, which flatters it; each chunk counts as the lesser of \
-             with and without, and the dictionary with them.\n",
+            "\nThere is no option for a dictionary: its effect is an estimate. A dictionary of {} was trained on\n\
+             chunks of the set itself, which is in its favour. Each chunk counts with the smaller size, with or\n\
+             without the dictionary. The dictionary counts too.\n",
             dictionary::BYTES_TEXT
         )?;
         Ok(())

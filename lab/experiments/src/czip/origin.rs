@@ -86,9 +86,9 @@ impl Origin {
         )?;
         let mut answer = String::new();
         connection.read_to_string(&mut answer)?;
-        let (_, body) = answer.split_once("\r\n\r\n").context("an answer")?;
+        let (_, body) = answer.split_once("\r\n\r\n").context("no status")?;
         let status: serde_json::Value = serde_json::from_str(body)?;
-        status["requests"].as_u64().context("a count")
+        status["requests"].as_u64().context("no count")
     }
 }
 

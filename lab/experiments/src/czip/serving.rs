@@ -242,7 +242,7 @@ fn run(setup: &Setup<'_>) -> anyhow::Result<Servings> {
     let files = match setup.data.files(DataSet::DvdAndCds) {
         Ok(files) => files,
         Err(error) => {
-            eprintln!("servers: not there: {error:#}");
+            eprintln!("servers: not available: {error:#}");
             let measured = None;
             return Ok(Servings { runs, measured });
         }
@@ -252,7 +252,7 @@ fn run(setup: &Setup<'_>) -> anyhow::Result<Servings> {
     let version = match ControlGroup::new(UNLIMITED, folder.path()) {
         Ok(group) => group.version(),
         Err(error) => {
-            eprintln!("servers: not there: {error:#}");
+            eprintln!("servers: not available: {error:#}");
             let measured = None;
             return Ok(Servings { runs, measured });
         }
@@ -317,7 +317,7 @@ impl Site {
     fn make(setup: &Setup<'_>, files: &[PathBuf], folder: &Path) -> anyhow::Result<Self> {
         let name = |file: &Path| {
             let name = file.file_name().and_then(|name| name.to_str());
-            name.map(str::to_owned).context("a name")
+            name.map(str::to_owned).context("no name")
         };
         let mut site = Self {
             folder: folder.to_owned(),
@@ -327,7 +327,7 @@ impl Site {
         };
         for way in [Way::Plain, Way::Shared, Way::SharedZstd, Way::SmallZstd] {
             let served = folder.join(way.folder());
-            eprintln!("making {}", way.folder());
+            eprintln!("creating {}", way.folder());
             for copy in ["a", "b"] {
                 fs::create_dir_all(served.join(copy))?;
             }
@@ -347,7 +347,7 @@ impl Site {
                             .arg("-o")
                             .args([&archive, file])
                             .status()?;
-                        ensure!(status.success(), "{}: no archive", file.display());
+                        ensure!(status.success(), "cannot archive \"{}\"", file.display());
                         archive
                     }
                 };

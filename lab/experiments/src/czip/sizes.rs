@@ -102,7 +102,7 @@ impl Row {
 
 impl Figures<Setup<'_>> for Sizes {
     const NAME: &'static str = "sizes";
-    const TITLE: &'static str = "What is stored";
+    const TITLE: &'static str = "Stored sizes";
 
     fn measure(setup: &Setup<'_>) -> anyhow::Result<Self> {
         run(setup)
@@ -165,7 +165,7 @@ impl Figures<Setup<'_>> for Sizes {
                 measured: share(DataSet::BrevoPage),
             },
             Target {
-                what: "the table of any of these archives, over 40 bytes a chunk and 4 a reference",
+                what: "the table of any of these archives, over 40 bytes per chunk and 4 per reference",
                 asked: "≤ 1",
                 measured: figures.and_then(|sizes| {
                     let stored = sizes.sets.iter().filter_map(|set| set.stored.as_ref());
@@ -179,15 +179,15 @@ impl Figures<Setup<'_>> for Sizes {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         write!(
             page,
-            "With default options: what each is worth stands below. Every archive of ours was read back \
-             and compared. *Ranges*: whether a few bytes from the \
-             middle can be read without most\nof what is before them. *Table*: of the archive, all but \
-             frames. Times of {} runs; in brackets: of one.\n",
+            "With default options; the next chapter has the effect of each option. Every archive of refrain was\n\
+             read back and compared. *Ranges*: whether a few bytes from the middle can be read without most of the\n\
+             data before them. *Table*: the archive without its frames. Times are medians of {} runs; in brackets:\n\
+             of one run.\n",
             self.runs
         )?;
         for row in &self.sets {
             let Some(stored) = &row.stored else {
-                writeln!(page, "\n### {}\n\nNot there.", row.set.name())?;
+                writeln!(page, "\n### {}\n\nNot available.", row.set.name())?;
                 continue;
             };
             let mb = stored.bytes as f64 / 1e6;
@@ -206,7 +206,7 @@ fn run(setup: &Setup<'_>) -> anyhow::Result<Sizes> {
         let stored = match setup.data.files(set) {
             Ok(files) => Some(of_set(setup, &files, &ways)?),
             Err(error) => {
-                eprintln!("{}: not there: {error:#}", set.name());
+                eprintln!("{}: not available: {error:#}", set.name());
                 None
             }
         };
@@ -348,7 +348,7 @@ fn write_set(page: &mut String, set: &SetStored) -> anyhow::Result<()> {
         let ranges = if row.reads_ranges { "yes" } else { "no" };
         write!(page, "| {} | {ranges} | ", row.way)?;
         match &row.outcome {
-            Outcome::NotThere => writeln!(page, "not there | | | | | | |")?,
+            Outcome::NotThere => writeln!(page, "not installed | | | | | | |")?,
             Outcome::Failed => writeln!(page, "failed | | | | | | |")?,
             Outcome::Stored { bytes, costs, .. } => {
                 let share = 100.0 * *bytes as f64 / set.bytes as f64;

@@ -97,17 +97,17 @@ impl Figures<Setup<'_>> for Speeds {
         let little = speeds.into_iter().flat_map(|speeds| &speeds.many);
         vec![
             Target {
-                what: "making the Django series' archive",
+                what: "creating the archive of the Django series",
                 asked: "≥ 200 MB/s",
                 measured: series.map(|it| mb_a_s(rate(it.plain_bytes, &it.create), 200.0)),
             },
             Target {
-                what: "the most memory that making the series' and the big archive took",
+                what: "peak memory for creating the archive of the series, and the big archive",
                 asked: "< 512 MB",
                 measured: peak(&mut { plenty }),
             },
             Target {
-                what: "the same with 64 MB for names, of as many chunks as 1 TB has",
+                what: "the same with 64 MB for names, and with as many chunks as 1 TB has",
                 asked: "< 512 MB",
                 measured: peak(&mut little.map(|many| many.create)),
             },
@@ -138,12 +138,13 @@ impl Figures<Setup<'_>> for Speeds {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         write!(
             page,
-            "Medians of {} runs. The *series*: the Django tars. The *big archive*: the DVD again and \
-             again, each time with\nall bytes changed in another way, so that nothing repeats and nothing \
-             can be compressed; from a pipe that\nanother program fills. *New chunks*: noise from such a \
-             pipe, uncompressed, with {INDEX_BUDGET} for names; of 4 KiB\ninto a file, and of 1 KiB \
-             into `/dev/null`, as many as 1 TB has of 32 KiB.\n\n\
-             | | MB/s | wall, s | CPU, s | peak, MB |\n|---|--:|--:|--:|--:|\n",
+            "Medians of {} runs. *Series*: the Django tars. *Big archive*: repeated copies of the DVD, from a pipe\n\
+             that another program fills. Each copy has all bytes changed in another way, so nothing repeats and\n\
+             nothing can be compressed. *New chunks*: noise from such a pipe, uncompressed, with {INDEX_BUDGET} for\n\
+             names. Chunks of 4 KiB go to a file. Chunks of 1 KiB go to `/dev/null`, as many as 1 TB has of\n\
+             32 KiB.\n\n\
+             | | MB/s | wall, s | CPU, s | peak, MB |\n\
+             |---|--:|--:|--:|--:|\n",
             self.runs
         )?;
         let mut row = |what: &str, bytes: u64, costs: &[Cost]| {
@@ -197,7 +198,7 @@ fn run(setup: &Setup<'_>) -> anyhow::Result<Speeds> {
     let files = |set: DataSet| {
         let files = setup.data.files(set);
         files
-            .inspect_err(|error| eprintln!("{}: not there: {error:#}", set.name()))
+            .inspect_err(|error| eprintln!("{}: not available: {error:#}", set.name()))
             .ok()
     };
     let series = files(DataSet::Django).map(|files| series(setup, &files));
@@ -298,7 +299,7 @@ fn big(setup: &Setup<'_>, source: &Path) -> anyhow::Result<Big> {
         let (cost, output) = czip(setup, folder.path(), arguments, None)?;
         anyhow::ensure!(
             output == content::altered_range(&source, start, READ_BYTES),
-            "the bytes at {start} came otherwise"
+            "the bytes at {start} differ"
         );
         read.push(cost);
         nothing.push(measure([OsStr::new("true")], folder.path(), None)?.0);

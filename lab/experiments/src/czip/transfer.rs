@@ -173,7 +173,7 @@ impl Figures<Setup<'_>> for Transfers {
                 measured: root(OURS),
             },
             Target {
-                what: "the same, made with `--after` base's archive",
+                what: "the same, created with `--after` and the archive of base",
                 asked: "≤ 1.2",
                 measured: root(OURS_AFTER),
             },
@@ -183,15 +183,15 @@ impl Figures<Setup<'_>> for Transfers {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         write!(
             page,
-            "Over HTTP on loopback from nginx, which counts, with the heads of requests and answers; \
-             `rsync` from its\ndaemon. Loopback has no delay and no end of bandwidth: requests and bytes \
-             say what a real link would make of\nit, and seconds what the client computes. Medians of {} \
-             runs; the client ends with the new version, which is\ncompared.\n",
+            "Clients fetch over HTTP on loopback from nginx, which counts bytes with HTTP headers; `rsync` fetches\n\
+             from its own daemon. Loopback has no delay and no limit of bandwidth. Requests and bytes show the cost\n\
+             on a real link, and seconds show the client's computing. Medians of {} runs. Each client ends with the\n\
+             new version, which is compared.\n",
             self.runs
         )?;
         for step in &self.steps {
             match &step.moved {
-                None => writeln!(page, "\n### {}\n\nNot there.", step.name)?,
+                None => writeln!(page, "\n### {}\n\nNot available.", step.name)?,
                 Some(moved) => {
                     let mb = moved.bytes as f64 / 1e6;
                     writeln!(page, "\n### {}, {mb:.1} MB\n", step.name)?;
@@ -212,7 +212,7 @@ fn run(setup: &Setup<'_>) -> anyhow::Result<Transfers> {
         let moved = match files() {
             Ok((old, new)) => Some(of_step(setup, &old, &new, &ways)?),
             Err(error) => {
-                eprintln!("{name}: not there: {error:#}");
+                eprintln!("{name}: not available: {error:#}");
                 None
             }
         };
@@ -328,7 +328,7 @@ impl<'a> Published<'a> {
                 let (cost, output) = self.run(self.way.fetch, daemon.url())?;
                 let traffic = server::rsync_traffic(&String::from_utf8(output)?);
                 MovedRun {
-                    traffic: traffic.context("no statistics")?,
+                    traffic: traffic.context("no statistics of rsync")?,
                     cost,
                 }
             }
@@ -340,12 +340,12 @@ impl<'a> Published<'a> {
 }
 
 fn write_step(page: &mut String, moved: &Moved) -> anyhow::Result<()> {
-    *page += "| | MB | of it sent by the client | requests | s | CPU, s | peak, MB |\n\
+    *page += "| | MB | MB from the client | requests | s | CPU, s | peak, MB |\n\
               |---|--:|--:|--:|--:|--:|--:|\n";
     for row in &moved.rows {
         write!(page, "| {} | ", row.way)?;
         match &row.outcome {
-            MovedOutcome::NotThere => writeln!(page, "not there | | | | | |")?,
+            MovedOutcome::NotThere => writeln!(page, "not installed | | | | | |")?,
             MovedOutcome::Failed => writeln!(page, "failed | | | | | |")?,
             MovedOutcome::Moved { runs } => {
                 let Some((bytes, requests, wall_s)) = row.medians() else {

@@ -57,14 +57,14 @@ pub(super) fn compare(corpus: &Corpus, ways: [Sending; 2], runs: usize) -> anyho
         for way in order {
             let (bytes, times) = send(corpus, ways[way])?;
             let (_, least) = sent[way].get_or_insert_with(|| (bytes, times.clone()));
-            ensure!(least.len() == times.len(), "a run made other calls");
+            ensure!(least.len() == times.len(), "the calls of the runs differ");
             for (least, time) in least.iter_mut().zip(times) {
                 *least = time.min(*least);
             }
         }
     }
     let [Some((bytes, times)), Some((other_bytes, other_times))] = sent else {
-        bail!("no runs, no ratio");
+        bail!("--runs must be greater than zero");
     };
     let seconds = |times: Vec<Duration>| times.iter().sum::<Duration>().as_secs_f64();
     Ok(Ratios {
@@ -75,7 +75,7 @@ pub(super) fn compare(corpus: &Corpus, ways: [Sending; 2], runs: usize) -> anyho
 
 /// Bytes on the link, and the time of each of the sender's calls.
 fn send(corpus: &Corpus, sending: Sending) -> anyhow::Result<(f64, Vec<Duration>)> {
-    let cache = CacheGeometry::new(CACHE_BYTES).context("a cache of this size")?;
+    let cache = CacheGeometry::new(CACHE_BYTES).context("invalid cache size")?;
     let config = LinkConfig {
         mode: Mode::Sender,
         markers: markers::finder(sending.algorithm, sending.period),
@@ -100,7 +100,7 @@ pub(super) fn encode_ns(
     period: usize,
     backend: Backend,
 ) -> anyhow::Result<(f64, f64)> {
-    let cache = CacheGeometry::new(CACHE_BYTES).context("a cache of this size")?;
+    let cache = CacheGeometry::new(CACHE_BYTES).context("invalid cache size")?;
     let mut encoder = Encoder::new(EncoderConfig {
         markers: markers::finder(MarkerAlgorithm::MaxpBytes, 32),
         backend,

@@ -45,10 +45,11 @@ pub(super) fn tables(
     write!(
         page,
         "\n## Over sockets\n\n\
-         `maxp-bytes` over `samplebyte`, default options but for the effort. A far gateway sends each data set, at most {} MB \
-         of it; a near\ngateway receives; both are pinned to the same cores. A relay between them has the rate and {} ms \
-         one way. Medians over the data sets, in\nbrackets the worst.\n\n\
-         | effort | Mbit/s | | link bytes | sender's CPU | seconds |\n|---|---|---|--:|--:|--:|\n",
+         `maxp-bytes` over `samplebyte`, with default options except the effort. A far gateway sends each data set,\n\
+         at most {} MB of it. A near gateway receives. Both are pinned to the same cores. A relay between them has\n\
+         the rate and {} ms one way. Figures are medians over the data sets, in brackets the worst.\n\n\
+         | effort | Mbit/s | | link bytes | sender's CPU | seconds |\n\
+         |---|---|---|--:|--:|--:|\n",
         BYTES_MAX / 1_000_000,
         DELAY.as_millis(),
     )?;

@@ -20,7 +20,7 @@ pub(super) const FOLDER: &str = "/mnt";
 ///
 /// What programs keep outside of the folders that they are told of is kept in memory.
 const PREPARE: &str = r#"
-for folder in /run /var/cache /var/lib; do mount -t tmpfs none $folder; done
+for directory in /run /var/cache /var/lib; do mount -t tmpfs none $directory; done
 mount --bind "$0" /mnt
 ip link set lo up
 cd /mnt
@@ -36,7 +36,7 @@ pub(super) fn measure(
 ) -> anyhow::Result<Vec<Row>> {
     ensure!(
         geteuid().is_root(),
-        "servers run in a network of their own, and only root can make one: run this as root"
+        "ecosystems creates network namespaces and must run as root (use sudo)"
     );
     // One that was ended by a signal left its own.
     let folder = data.join(format!("scratch-{name}"));
@@ -61,8 +61,8 @@ pub(super) fn measure(
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .context("cannot run setpriv")?;
+        .context("cannot run setpriv (package util-linux)")?;
     std::fs::remove_dir_all(&folder)?;
-    ensure!(output.status.success(), "it failed, see above");
+    ensure!(output.status.success(), "failed (see above)");
     Ok(serde_json::from_slice(&output.stdout)?)
 }

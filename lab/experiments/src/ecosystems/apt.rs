@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const APT: Ecosystem = Ecosystem {
     name: "apt",
-    title: "apt, with a repository by nginx",
+    title: "apt, with a repository that nginx serves",
     programs: &[
         "apt-get --version",
         "apt-ftparchive --version",
@@ -39,7 +39,7 @@ publish() {
         apt-ftparchive -o APT::FTPArchive::Release::Codename=stable -o APT::FTPArchive::Release::Components=main \
             -o APT::FTPArchive::Release::Architectures=amd64 release . >../release
         mv ../release Release
-        # apt wants its digest all the same.
+        # apt needs its digest anyway.
         [[ $2 = plain ]] || rm main/binary-amd64/Packages
         gpg --batch --quiet --clearsign -o InRelease Release
     )

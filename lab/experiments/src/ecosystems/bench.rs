@@ -186,7 +186,7 @@ impl Pair<'_> {
             );
             ensure!(
                 bytes.app > 0,
-                "{}, step {step}: the client went past the pair",
+                "{}, step {step}: the client bypassed the pair",
                 title.name
             );
             steps.push(bytes);

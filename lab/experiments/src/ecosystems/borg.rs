@@ -57,7 +57,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let pair = bench.pair(server, &[], &[])?;
     let title = |name, in_the_way| Title {
         name,
-        checked: "`diff -r` of what is extracted",
+        checked: "`diff -r` of the extracted files",
         in_the_way,
     };
     let variables = [("COMPRESSION", "lz4")];
@@ -65,7 +65,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
         pair.row(
             title(
                 "borg: create, lz4, no encryption",
-                "borg itself sends only what is new",
+                "borg itself sends only new data",
             ),
             &[CLIENT, CREATE].concat(),
             &variables,

@@ -82,7 +82,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             CLONE,
             url.as_str(),
             "",
-            "nothing: packs are deflated, but the server sends stored objects as they are",
+            "nothing: packs are deflated, but the server sends stored objects unchanged",
         ),
         (
             "git by http: fetch of the 150 commits (N is a clone)",
@@ -90,7 +90,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             FETCH,
             &url,
             "",
-            "nothing repeats: git sends only what is new",
+            "nothing repeats: git sends only new data",
         ),
         (
             "git by http: clone with `--depth 1`",
@@ -98,7 +98,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             CLONE,
             &url,
             "--depth 1",
-            "deflate, of objects that the server compresses anew",
+            "deflate, of objects that the server compresses again",
         ),
         (
             "git by its own protocol: clone",

@@ -88,7 +88,7 @@ const PULLS: [Image; 7] = [
         image: "build-gzip",
         tls: false,
         options: &[],
-        in_the_way: "gzip: what follows the first change is compressed otherwise",
+        in_the_way: "gzip: all data after the first change is compressed differently",
     },
     Image {
         name: "image: layer as gzip, files with the same time in both builds",
@@ -116,7 +116,7 @@ const PULLS: [Image; 7] = [
         image: "build-plain",
         tls: false,
         options: &[],
-        in_the_way: "nothing, as long as the cache holds the layer",
+        in_the_way: "nothing, if the cache holds the layer",
     },
     Image {
         name: "image: the same with `--cache-size 512MiB`",

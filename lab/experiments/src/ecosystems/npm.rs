@@ -56,14 +56,14 @@ const PACKAGES: [Packages; 4] = [
         scheme: "http",
         old: "typescript@5.4.2",
         new: "typescript@5.4.3",
-        in_the_way: "gzip: one stream a package",
+        in_the_way: "gzip: one stream per package",
     },
     Packages {
         name: "npm: next 14.2.3 → 14.2.4 and react",
         scheme: "http",
         old: "next@14.2.3 react@18.3.1 react-dom@18.3.1",
         new: "next@14.2.4 react@18.3.1 react-dom@18.3.1",
-        in_the_way: "gzip: one stream a package",
+        in_the_way: "gzip: one stream per package",
     },
     Packages {
         name: "npm: eslint 9.14 → 9.15, most dependencies unchanged",
@@ -88,7 +88,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let rows = PACKAGES.iter().map(|packages| {
         let title = Title {
             name: packages.name,
-            checked: "sha512 of the registry, by npm; all files compared with an install past the pair",
+            checked: "sha512 of the registry, by npm; all files compared with an install without the pair",
             in_the_way: packages.in_the_way,
         };
         let server = if packages.scheme == "https" { tls } else { plain };

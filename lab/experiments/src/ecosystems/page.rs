@@ -10,11 +10,11 @@ use crate::czip::median;
 
 /// The page, from all that was measured.
 pub(super) fn page(all: &[Kept]) -> anyhow::Result<String> {
-    let mut page = "# What real clients and servers save\n\n\
+    let mut page = "# Savings of real clients and servers\n\n\
          Written by `cargo run --release -p refrain-experiments -- ecosystems --write \
-         docs/results-ecosystems.md`;\n`--json` has all figures, and `--only NAME` measures some rows again. \
-         It needs root, the programs of `lab/setup --ecosystems`,\n3 GB of disk, and a network the first \
-         time.\n\n"
+         docs/results-ecosystems.md`.\n\
+         `--json` prints all figures, and `--only NAME` measures some rows again. It needs root, the\n\
+         programs of `lab/setup --ecosystems`, 3 GB of disk, and a network the first time.\n\n"
         .to_owned();
     summary(&mut page, all)?;
     table(&mut page, all)?;
@@ -26,13 +26,14 @@ const STEPS: [&str; 3] = ["N", "N + 1", "again"];
 
 fn table(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
     *page += "\n## Rows\n\n\
-              MB = 10^6 bytes, both directions together. *App*: what the applications moved. *Link*: what the pair \
-              moved between its\nends, with handshakes and pings. *N*: a version. *N + 1*: the next one. *Again*: that \
-              one for another client.\n\n| |";
+              MB = 10^6 bytes, both directions together. *App*: bytes of the applications. *Link*: bytes between\n\
+              the ends of the pair, with handshakes and pings. *N*: a version. *N + 1*: the next version. *Again*:\n\
+              the same version for another client.\n\n\
+              | |";
     for step in STEPS {
         write!(page, " {step}: app | link | saved, % |")?;
     }
-    *page += " in the way |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n";
+    *page += " obstacle |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n";
     for kept in all {
         match &kept.outcome {
             Outcome::Skipped(reason) => writeln!(
@@ -76,9 +77,9 @@ fn summary(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
     };
     writeln!(
         page,
-        "Of {} rows, {} save 90 % or more of version N + 1. {} save 50 to 90 %, {} save 2 to 50 %, and {} save less.\n\
-         {} rows save 90 % or more of that version again. No content differed.\n\n\
-         | in the way | rows | of N + 1 saved, %: lowest | median | highest | again: lowest | median |\n\
+        "Of {} rows, {} save 90 % or more of version N + 1. {} save 50 to 90 %, {} save 2 to 50 %, and {} save\n\
+         less. {} rows save 90 % or more when that version is transferred again. No content differed.\n\n\
+         | obstacle | rows | saved of N + 1, %: lowest | median | highest | again: lowest | median |\n\
          |---|--:|--:|--:|--:|--:|--:|",
         rows(all).count(),
         of(1, |saved| saved >= 90.0),
@@ -119,11 +120,13 @@ fn summary(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
 
 fn method(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
     *page += "\n## Method\n\n\
-              Each row has a fresh pair of processes with empty caches, the default cache of 128 MiB and no store, unless \
-              its name\nsays otherwise. *The same pair* means that of the row above. Figures are the `total` of the near \
-              end's\n`refrain status --json` before and after each step. Clients, servers and both ends are on one machine, in a network \
-              namespace\nwithout an uplink. Packages are fetched once, by name and version. Nothing here is a time.\n\n\
-              | | measured at | effort | machine | load | took, s | programs |\n|---|---|---|---|--:|--:|---|\n";
+              Each row has a new pair of processes with empty caches, the default cache of 128 MiB and no store,\n\
+              unless its name shows otherwise. *The same pair* is that of the row above. Figures are from `total`\n\
+              of the near end's `refrain status --json`, before and after each step. Clients, servers and both ends\n\
+              are on one machine, in a network namespace without an uplink. Packages are fetched once, by name and\n\
+              version. The figures are bytes, not times.\n\n\
+              | | measured at | effort | machine | load | took, s | programs |\n\
+              |---|---|---|---|--:|--:|---|\n";
     for ecosystem in &ECOSYSTEMS {
         match all.iter().find(|kept| kept.name == ecosystem.name) {
             Some(kept) => writeln!(

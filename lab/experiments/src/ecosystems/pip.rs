@@ -9,7 +9,7 @@ use super::{
 
 pub(super) const PIP: Ecosystem = Ecosystem {
     name: "pip",
-    title: "pip, with an index by nginx",
+    title: "pip, with an index that nginx serves",
     programs: &["pip3 --version", "nginx -v", "openssl version"],
     data: &[data::PYTHON],
     measure,
@@ -64,7 +64,7 @@ const PACKAGES: [Package; 5] = [
         options: WHEELS,
         old: "Django==5.1.3",
         new: "Django==5.1.4",
-        in_the_way: "nothing: each file is compressed by itself, and comes again as it was",
+        in_the_way: "nothing: each file is compressed separately, and unchanged files repeat",
     },
     Package {
         name: "pip: wheel of numpy 2.1.2 → 2.1.3",

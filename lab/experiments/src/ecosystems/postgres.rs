@@ -85,7 +85,7 @@ struct Backup {
     in_the_way: &'static str,
 }
 
-const DUMPED: &str = "`cmp` with a dump past the pair";
+const DUMPED: &str = "`cmp` with a dump without the pair";
 const VERIFIED: &str = "SHA-256 of the manifest, `pg_verifybackup`";
 
 const BACKUPS: [Backup; 5] = [
@@ -105,7 +105,7 @@ const BACKUPS: [Backup; 5] = [
         sslmode: "prefer",
         options: "",
         of_pair: &[],
-        in_the_way: "TLS, which libpq prefers without a word",
+        in_the_way: "TLS, which libpq silently prefers",
     },
     Backup {
         name: "PostgreSQL: `pg_basebackup`",
@@ -114,7 +114,7 @@ const BACKUPS: [Backup; 5] = [
         sslmode: "disable",
         options: "",
         of_pair: &[],
-        in_the_way: "the cache, which does not hold a backup",
+        in_the_way: "the cache, which is too small for a backup",
     },
     Backup {
         name: "PostgreSQL: the same with `--cache-size 512MiB`",

@@ -23,7 +23,7 @@ pub(super) fn missing(programs: &[&str]) -> Option<String> {
         missing => missing.join(", "),
     };
     Some(format!(
-        "{missing} not found; `lab/setup --ecosystems` installs it"
+        "{missing} not found (install: lab/setup --ecosystems)"
     ))
 }
 

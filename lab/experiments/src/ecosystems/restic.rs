@@ -52,14 +52,14 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let pair = bench.pair(server, &[], &[])?;
     let title = |name, in_the_way| Title {
         name,
-        checked: "`diff -r` of what is restored; restic's own digests",
+        checked: "`diff -r` of the restored files; restic's own hashes",
         in_the_way,
     };
     Ok(vec![
         pair.row(
             title(
-                "restic: backup; again is another machine",
-                "encryption; restic itself sends only what is new",
+                "restic: backup; *again* is another machine",
+                "encryption; restic itself sends only new data",
             ),
             BACKUP,
             &[],

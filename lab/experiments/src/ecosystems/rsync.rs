@@ -32,11 +32,11 @@ exec rsync --daemon --no-detach --config=rsyncd.conf --address="${SERVER%:*}" --
 /// machine's backup goes to a folder of its own.
 const PUSH: &str = r#"
 [[ $STEP != 1 ]] || find backup -mindepth 1 -delete
-[[ $STEP = 3 ]] && folder=other || folder=machine
+[[ $STEP = 3 ]] && directory=other || directory=machine
 rm -rf source && cp -a "$DATA/python/tree-$VERSION" source
 [[ $STEP = 1 ]] || find source -type f -exec touch -d 2024-02-02 {} +
-rsync -a $OPTIONS --delete source/ "rsync://$FORWARD/backup/$folder/"
-diff -r source backup/$folder
+rsync -a $OPTIONS --delete source/ "rsync://$FORWARD/backup/$directory/"
+diff -r source backup/$directory
 "#;
 
 /// To a machine that has lost all, of what a backup past the pair has put there.
@@ -61,8 +61,8 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     Ok(vec![
         pair.row(
             title(
-                "rsync: `-a`, push; again is another machine",
-                "nothing: rsync itself sends only what changed",
+                "rsync: `-a`, push; *again* is another machine",
+                "nothing: rsync itself sends only changed data",
             ),
             PUSH,
             &plain,
@@ -78,7 +78,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
         bench.row(
             server,
             title(
-                "rsync: `-az`, push; again is another machine",
+                "rsync: `-az`, push; *again* is another machine",
                 "compression by rsync",
             ),
             PUSH,

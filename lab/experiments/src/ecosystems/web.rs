@@ -46,7 +46,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     };
     Ok(vec![
         crawl(
-            "web: 89 pages, scripts and styles, as they are",
+            "web: 89 pages, scripts and styles, uncompressed",
             plain,
             "http",
             &[],

@@ -60,9 +60,10 @@ impl Figures<Setup<'_>> for FirstBytes {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "From the call of `connect` to the first byte of a small answer, medians of {}. Link: {MBIT} Mbit/s. A direct\n\
-             connection needs a handshake first; a flow of a pair does not.\n\n\
-             | delay | direct | pair |\n|--:|--:|--:|",
+            "Time from the call of `connect` to the first byte of a small response, medians of {} runs. Link:\n\
+             {MBIT} Mbit/s. A direct connection needs a handshake first. A flow of a pair does not.\n\n\
+             | delay | direct | pair |\n\
+             |--:|--:|--:|",
             self.runs
         )?;
         for cell in &self.cells {

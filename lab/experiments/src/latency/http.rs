@@ -65,7 +65,7 @@ pub(super) fn get(address: SocketAddr, number: u64, expected: &[u8]) -> anyhow::
     stream.read_to_end(&mut answer)?;
     let last_byte = began.elapsed();
     let head = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-    let body = &answer[head.context("an answer without a head")? + 4..];
+    let body = &answer[head.context("a response without a head")? + 4..];
     ensure!(body == expected, "object {number} differs");
     Ok(Times {
         connected,

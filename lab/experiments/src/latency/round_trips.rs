@@ -42,7 +42,7 @@ const STATES: [(State, &str, &str); 5] = [
     (State::Direct, "direct, CUBIC", "2: TCP, request"),
     (
         State::Cold,
-        "pair, cold: the near end starts, and the first transfer with it",
+        "pair, cold: the first transfer starts with the near end",
         "3: TCP, TLS, hello with the request; then 1",
     ),
     (State::New, "pair, new: its lanes are up", "1: request"),
@@ -51,7 +51,11 @@ const STATES: [(State, &str, &str); 5] = [
         "pair, warm: it has carried 10 MB",
         "1: request",
     ),
-    (State::Idle, "pair, idle: the same 5 s before", "1: request"),
+    (
+        State::Idle,
+        "pair, idle: the same, 5 s earlier",
+        "1: request",
+    ),
 ];
 
 #[derive(Serialize, Deserialize)]
@@ -122,12 +126,14 @@ impl Figures<Setup<'_>> for RoundTrips {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "Time from the call of `connect`, divided by the round trip of {:.1} ms, so that the round trips that remain can\n\
-             be counted; the first transfer of a cold pair from the start of the near end's process. Link: {MBIT} Mbit/s. Answers of {} and {} bytes of noise, each with other content: nothing of them is\n\
-             saved. Transfers follow each other, each on a connection of its own. Medians of {} runs, each with a new pair.\n\
-             *Remain*: the round trips before the first byte that cannot be saved. The near end answers `connect`; TLS 1.3 needs \
-             one\nround trip, and its early data is not used, since it could be replayed. On a path that has not carried as much \
-             before,\nthe larger answer waits for slow start as well. Its first byte waits too, as a block counts when it is whole.\n",
+            "Figures are times from the call of `connect`, divided by the round trip of {:.1} ms, which gives\n\
+             numbers of round trips. For a cold pair, the first transfer counts from the start of the near end's\n\
+             process. Link: {MBIT} Mbit/s. Responses are {} and {} bytes of noise, each with other content, so\n\
+             nothing is saved. Transfers follow each other, each on its own connection. Medians of {} runs, each\n\
+             with a new pair. *Remain*: the round trips before the first byte that cannot be saved. The near end\n\
+             answers `connect`. TLS 1.3 needs one round trip. Its early data is not used, because it could be\n\
+             replayed. On a path that has not carried as much before, the larger response also waits for slow\n\
+             start. Its first byte waits too, because a block counts only when it is complete.\n",
             self.round_trip_ms, SIZES[0], SIZES[1], self.runs
         )?;
         for (title, figures) in [

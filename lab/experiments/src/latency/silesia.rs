@@ -27,7 +27,7 @@ const WRITES: [usize; 2] = [2048, 64 << 10];
 /// Pairs by their options, at both ends.
 const PAIRS: [(&str, &[&str]); 3] = [
     (
-        "matching alone",
+        "matching only",
         &["--mode", "sender", "--second-stage", "off"],
     ),
     ("with zstd", &["--mode", "sender", "--effort", "max"]),
@@ -122,11 +122,12 @@ impl Figures<Setup<'_>> for Silesia {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "The {} files at hand, {:.1} MB, from an origin at the far end, each on a connection of its own, in writes of one \
-             size\nwithout Nagle's algorithm: first over a direct connection (CUBIC), then twice over each pair. From the call \
-             of `connect`\nto the last byte. *Saved*: the share of the direct connection's time. *Ratio*: application bytes by \
-             bytes on the wire,\nboth ways, with all headers. Both are means over the files, of medians of {} runs, each with \
-             new pairs.\n",
+            "An origin at the far end sends the {} available files, {:.1} MB in all, each on its own connection, in\n\
+             writes of one size without Nagle's algorithm. Each file goes first over a direct connection (CUBIC),\n\
+             then twice over each pair. Times are from the call of `connect` to the last byte. *Saved*: the share\n\
+             of the direct connection's time. *Ratio*: application bytes divided by bytes on the wire in both\n\
+             directions, with all headers. Both are means over the files, of medians of {} runs, each with new\n\
+             pairs.\n",
             self.files,
             self.bytes as f64 / 1e6,
             self.runs
@@ -192,20 +193,24 @@ impl Figures<Setup<'_>> for Silesia {
 }
 
 const PAPER: &str = "\n![Time saved](plots/latency-silesia.svg)\n\n\
-     The paper's figures (WANProxy, *Performance improvement of WANProxy*, KIPS 2020): twelve files of Silesia in segments of\n\
-     2,048 bytes, on another machine. Only its abstract is at hand: it does not say which transfer it counts, and no delay.\n\n\
-     | paper | 10 Mbit/s | 100 Mbit/s | ratio |\n|---|--:|--:|--:|\n\
+     The paper's figures (WANProxy, *Performance improvement of WANProxy*, KIPS 2020): twelve files\n\
+     of Silesia in segments of 2,048 bytes, on another machine. Only the abstract was available. It\n\
+     states no delay, and not which transfer counts.\n\n\
+     | paper | 10 Mbit/s | 100 Mbit/s | ratio |\n\
+     |---|--:|--:|--:|\n\
      | WANProxy: time saved | 95.2 % | 60.7 % | 150.6 |\n\
-     | two stages, with zstd: against WANProxy | time + 2.1 % | time + 5.27 % | + 33 % |\n\
-     | improved: against WANProxy | time - 13.8 % | time - 12.9 % | + 34.8 % |\n";
+     | two stages, with zstd: compared with WANProxy | time + 2.1 % | time + 5.27 % | + 33 % |\n\
+     | improved: compared with WANProxy | time - 13.8 % | time - 12.9 % | + 34.8 % |\n";
 
 impl Silesia {
     /// The paper's comparison of one stage and two, with our figures.
     fn write_second_stage(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "\nThe same comparison of our pairs, writes of {} bytes: time and ratio against matching alone.\n\n\
-             | | delay | transfer | 10 Mbit/s: time | ratio | 100 Mbit/s: time | ratio |\n|---|--:|---|--:|--:|--:|--:|",
+            "\nThe same comparison of the pairs above, in writes of {} bytes: time and ratio, compared with\n\
+             matching only.\n\n\
+             | | delay | transfer | 10 Mbit/s: time | ratio | 100 Mbit/s: time | ratio |\n\
+             |---|--:|---|--:|--:|--:|--:|",
             WRITES[0]
         )?;
         for (at, (name, _)) in PAIRS.iter().enumerate().skip(1) {
@@ -344,7 +349,7 @@ fn transfer(
             ensure!(stripped.is_some(), "file {index} differs");
             rest = stripped.unwrap_or_default();
         }
-        ensure!(rest.is_empty(), "file {index} is too short");
+        ensure!(rest.is_empty(), "file {index} is truncated");
         Ok(began.elapsed())
     })?;
     let wire_bytes = over.wire_bytes() - before;

@@ -110,12 +110,12 @@ impl Client {
         let seconds = began.elapsed().as_secs_f64();
         ensure!(
             self.buffer[..filled] == *expected,
-            "{request:?}: other bytes came, {filled} where {} were expected",
+            "{request:?}: the response differs: {filled} bytes, expected {}",
             expected.len()
         );
         Ok(Fetched {
             seconds,
-            first_byte_s: first_byte_s.context("an answer")?,
+            first_byte_s: first_byte_s.context("no response")?,
         })
     }
 
@@ -187,7 +187,7 @@ impl Costs {
             bypassed_blocks: near.received.bypassed_blocks,
             lanes_busy_s: lanes_busy_s(over)?,
             waits: far.limited_by,
-            zstd_level: far.effort.context("a link")?.zstd_level,
+            zstd_level: far.effort.context("no link")?.zstd_level,
         })
     }
 }
@@ -204,7 +204,7 @@ fn lanes_busy_s(over: &OverLink) -> anyhow::Result<f64> {
         .command(End::Far, "ss")
         .args(["-tinH", "state", "established", "dst", &near])
         .output()
-        .context("ss (of iproute2)")?;
+        .context("cannot run ss (package iproute2)")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let busy = text.split_whitespace().filter_map(|word| {
         let ms = word.strip_prefix("busy:")?.strip_suffix("ms")?;

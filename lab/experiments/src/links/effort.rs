@@ -85,7 +85,7 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
     const TITLE: &'static str = if FAST {
         "Effort on fast links"
     } else {
-        "Effort on thin links"
+        "Effort on slow links"
     };
 
     fn measure(setup: &Setup) -> anyhow::Result<Self> {
@@ -111,7 +111,7 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
                 what: if FAST {
                     "effort on fast links, once the peer is known, where the link limits: median over `max`, bytes and seconds"
                 } else {
-                    "effort on thin links, once the peer is known: median over `max`, bytes and seconds"
+                    "effort on slow links, once the peer is known: median over `max`, bytes and seconds"
                 },
                 asked: "1.02 at most",
                 measured: of_link(|ratio| ratio.bytes)
@@ -125,7 +125,7 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
                 what: if FAST {
                     "effort on fast links: cases above 1.05, or 1.15 near the balance"
                 } else {
-                    "effort on thin links: cases above 1.05, or 1.15 near the balance"
+                    "effort on slow links: cases above 1.05, or 1.15 near the balance"
                 },
                 asked: "none",
                 measured: ratios.as_ref().map(|ratios| {
@@ -142,13 +142,15 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "A transfer that takes some {SECONDS} s, through a new pair (*first*). Then the near end is started again: \
-             caches are empty, and the far\nend knows its peer. The same is fetched (*again*). Next to `auto`, {} do \
-             the same. The order changes with each run, and a pair that is not measured goes first.\nThe fastest fixed effort \
-             is that of both transfers together. Where `max` is as fast (but for 2 %) the link limits, and bytes\nand \
-             seconds are over those of `max`. Else the processor limits, and seconds are over the fastest. *Balance*: \
-             CPU time of\nthe far end on that effort over the time of the link bytes at the link's rate. The model of the \
-             law has rates from\n1 Mbit/s to none and round trips from 0 to 200 ms: [decision 40](decisions/0040-effort.md) has its cases in virtual time.",
+            "A transfer of about {SECONDS} s goes through a new pair (*first*). Then the near end is started again:\n\
+             its caches are empty, and the far end knows its peer. The same object is fetched (*again*). This is\n\
+             measured with `auto`, and with {}. The order changes with each run, and a pair that is not measured\n\
+             goes first. The fastest fixed effort is that of both transfers together. If `max` is as fast (within\n\
+             2 %), the link limits: bytes and seconds are over those of `max`. Otherwise the processor limits:\n\
+             seconds are over the fastest effort. *Balance*: CPU time of the far end with that effort, over the\n\
+             time that the link bytes take at the link's rate. The model of the effort covers rates from 1 Mbit/s\n\
+             to unlimited, and round trips from 0 to 200 ms: [decision 40](decisions/0040-effort.md) has its cases\n\
+             in virtual time.",
             if FAST {
                 "`max` and each fixed effort"
             } else {
@@ -158,16 +160,16 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
         if FAST {
             writeln!(
                 page,
-                "\nAll programs, the link and the origin share two cores here, so that seconds of the same effort differ \
-                 by up to 20 %. The fastest\nof seven efforts is then faster than it would be in further runs, by chance. \
-                 After the near end's restart the far end has new\nmemory for its cache. The system clears that at \
-                 0.5 GB/s on this virtual machine."
+                "\nAll programs, the link and the origin share two cores here, so the seconds of one effort differ\n\
+                 by up to 20 %. The fastest of seven efforts is therefore faster by chance than it would be in\n\
+                 further runs. After the near end's restart, the far end has new memory for its cache. The system\n\
+                 clears this memory at 0.5 GB/s on this virtual machine."
             )?;
         }
         writeln!(
             page,
-            "\n| content | MB | Mbit/s | round trip, ms | limits | balance | best, s | first: bytes | seconds | again: bytes | \
-             seconds | zstd then | at most | met |\n\
+            "\n| content | MB | Mbit/s | round trip, ms | limited by | balance | best, s | first: bytes | seconds | \
+             again: bytes | seconds | zstd level | at most | met |\n\
              |---|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|---|"
         )?;
         for case in &self.cases {
@@ -176,9 +178,9 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
         before(page, &self.cases)?;
         writeln!(
             page,
-            "\nText is dickens, reymont, xml and samba of Silesia, then mail; tars are Linux 2.0.1 and its successors; \
-             pages are {REVISIONS}\nrevisions of each of two pages; all in one stream, as much of it as the link \
-             takes. Noise is seeded."
+            "\n*Text*: dickens, reymont, xml and samba of Silesia, then mail. *Tars*: Linux 2.0.1 and its\n\
+             successors. *Pages*: {REVISIONS} revisions of each of two pages. All are in one stream, of the\n\
+             length that the link takes. *Noise* is seeded."
         )?;
         Ok(())
     }
@@ -459,8 +461,8 @@ fn before(page: &mut String, cases: &[Case]) -> anyhow::Result<()> {
     let of_link = |which| median_of_link(&ratios, which).unwrap_or(f64::NAN);
     writeln!(
         page,
-        "\nThe build *{name}*: median over `max` where the link limits, the second time: bytes {:.3}, seconds {:.3}; \
-         above its bounds: {} of {}.",
+        "\nThe build *{name}*, second transfers: median over `max` where the link limits: bytes {:.3}, seconds\n\
+         {:.3}. Cases above their limits: {} of {}.",
         of_link(|ratio| ratio.bytes),
         of_link(|ratio| ratio.seconds),
         ratios.iter().filter(|ratios| !ratios.is_met()).count(),

@@ -137,7 +137,7 @@ impl Figures<Setup> for Fairness {
                     .map(|ratio| at_most(ratio, AS_FAST, format!("{ratio:.2}"))),
             },
             Target {
-                what: "a flow beside 900 that never read: its share of the link",
+                what: "a flow next to 900 that never read: its share of the link",
                 asked: "0.3 at least",
                 measured: of(|run| run.unread_share).map(|of| share(of, UNREAD_SHARE)),
             },
@@ -173,7 +173,7 @@ impl Figures<Setup> for Fairness {
         )?;
         self.row(
             page,
-            "the same over that before",
+            "the ratio of the two",
             Some((AS_FAST, true)),
             Run::after_idle,
         )?;
@@ -182,7 +182,7 @@ impl Figures<Setup> for Fairness {
         })?;
         self.row(
             page,
-            &format!("beside {UNREAD} that never read"),
+            &format!("next to {UNREAD} that never read"),
             Some((UNREAD_SHARE, false)),
             |run| run.unread_share,
         )?;
@@ -215,8 +215,9 @@ impl Figures<Setup> for Fairness {
         )?;
         writeln!(
             page,
-            "\nLinks: the tar {}; never read {}; one flow {}; {SHARERS} flows {}, counted for {} s. Shares are of the \
-             link's rate\nwithout headers. Clients that never read have had time to stand still.",
+            "\nLinks: {} for the tar; {} with clients that never read; {} for one flow; {} for {SHARERS} flows,\n\
+             counted for {} s. Shares are of the link's rate without headers. The flows of clients that never\n\
+             read have stopped before the flow next to them starts.",
             name(IDLE_PATH),
             name(UNREAD_PATH),
             name(ALONE_PATH),
@@ -315,7 +316,7 @@ fn after_idle(build: &Build, content: &Arc<Content>) -> anyhow::Result<(f64, f64
     let before = repeat()?;
     let idle = over.client(|| open_idle(pair.address))?;
     let flows = pair.near()?.flows_open;
-    ensure!(flows >= IDLE, "{flows} of {IDLE} idle flows are open");
+    ensure!(flows >= IDLE, "only {flows} of {IDLE} idle flows are open");
     let after = repeat()?;
     drop(idle);
     Ok((before, after))
@@ -376,7 +377,7 @@ fn beside_unread(build: &Build, content: &Arc<Content>) -> anyhow::Result<(f64, 
     })?;
     wait_until_still(&over)?;
     let flows = pair.near()?.flows_open;
-    ensure!(flows >= UNREAD, "{flows} of {UNREAD} flows are open");
+    ensure!(flows >= UNREAD, "only {flows} of {UNREAD} flows are open");
     let beside = share(5)?;
     drop(unread);
     Ok((free, beside))
@@ -394,7 +395,7 @@ fn wait_until_still(over: &OverLink) -> anyhow::Result<()> {
         }
         ensure!(
             Instant::now() < deadline,
-            "clients that never read get bytes for 120 s"
+            "clients that never read still get bytes after 120 s"
         );
     }
 }
@@ -424,7 +425,7 @@ fn share_at_first(address: SocketAddr, seeded: Seeded) -> anyhow::Result<f64> {
     let (mut filled, mut first, mut counted) = (0, None, None);
     while filled < came.len() {
         let read = stream.read(&mut came[filled..])?;
-        ensure!(read > 0, "an object ends early");
+        ensure!(read > 0, "an object is truncated");
         let first = *first.get_or_insert_with(Instant::now);
         let over = first.elapsed().as_secs_f64();
         if over >= ALONE_ROUND_TRIPS * ALONE_PATH.round_trip_s() && counted.is_none() {
@@ -433,7 +434,7 @@ fn share_at_first(address: SocketAddr, seeded: Seeded) -> anyhow::Result<f64> {
         filled += read;
     }
     ensure!(came == expected, "an object differs");
-    counted.context("it is over within four round trips")
+    counted.context("the transfer took less than four round trips")
 }
 
 /// The fewest and the most bytes that one of many flows got, and those of all.
@@ -500,7 +501,7 @@ fn read_until(
                 return Ok(());
             }
             match stream.read(&mut came[filled..]) {
-                Ok(0) => anyhow::bail!("a flow ends early"),
+                Ok(0) => anyhow::bail!("a flow is truncated"),
                 Ok(read) => {
                     filled += read;
                     bytes.fetch_add(read as u64, Ordering::Relaxed);

@@ -128,10 +128,11 @@ impl Figures<Setup> for FirstTransfers {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         write!(
             page,
-            "Linux 2.0.30 to 2.0.35, a tar each, fetched one after the other at {} Mbit/s and {} ms through one pair. \
-             Beside it\n`zstd -3 --patch-from` of the release before, piped into a TCP connection ({CONGESTION}) for \
-             each release and unpacked at the\nother end, which has the release before too; the first one by `zstd \
-             -3` alone. Bytes are those of the TCP connections,\nboth ways.\n\n| | MB | zstd, s | zstd, kB |",
+            "The tars of Linux 2.0.30 to 2.0.35 are fetched one after the other at {} Mbit/s and {} ms through one\n\
+             pair. This is compared with `zstd -3 --patch-from` of the release before, piped into a TCP connection\n\
+             ({CONGESTION}) for each release. The other end also has the release before, and unpacks. The first\n\
+             release is packed with `zstd -3` only. Bytes are those of the TCP connections in both directions.\n\n\
+             | | MB | zstd, s | zstd, kB |",
             PATH.mbit, PATH.delay_ms
         )?;
         for (name, _) in &self.builds {
@@ -209,10 +210,10 @@ fn patches(address: std::net::SocketAddr, content: &Content) -> anyhow::Result<S
         let mut zstd = content
             .unpatch(index, OwnedFd::from(stream))
             .spawn()
-            .context("zstd")?;
+            .context("cannot run zstd")?;
         zstd.stdout
             .take()
-            .context("a pipe")?
+            .context("no pipe")?
             .read_to_end(&mut unpacked)?;
         let seconds = began.elapsed().as_secs_f64();
         ensure!(

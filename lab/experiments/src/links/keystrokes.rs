@@ -75,7 +75,7 @@ struct Series {
 
 impl Figures<Setup> for Keystrokes {
     const NAME: &'static str = "keystrokes";
-    const TITLE: &'static str = "Keystrokes beside a bulk download";
+    const TITLE: &'static str = "Keystrokes during a bulk download";
 
     fn measure(setup: &Setup) -> anyhow::Result<Self> {
         let content = Arc::new(Content::default());
@@ -114,12 +114,12 @@ impl Figures<Setup> for Keystrokes {
         };
         vec![
             Target {
-                what: "keystrokes beside a download of noise, 10 Mbit/s, BBR: p99 over the round trip",
+                what: "keystrokes during a download of noise, 10 Mbit/s, BBR: p99 over the round trip",
                 asked: "+60 ms at most",
                 measured: late("noise"),
             },
             Target {
-                what: "the same beside a download of text",
+                what: "the same during a download of text",
                 asked: "+60 ms at most",
                 measured: late("text"),
             },
@@ -129,11 +129,12 @@ impl Figures<Setup> for Keystrokes {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "{TYPISTS} clients at once write {KEYSTROKE_BYTES} bytes every {} ms, {KEYSTROKES} times each run, and \
-             wait for their echo; a download\nthat began {} s before runs beside them. Link: {} Mbit/s, {} ms, a \
-             queue of 100 ms; a round trip takes {:.1} ms. At most:\nthat and 60 ms for 99 of 100, with BBR. *Direct*: each on a \
-             TCP connection of its own.\n\n\
-             | way | congestion control | beside | median, ms | p99, ms | at most | met | longest, ms | download, MB/s |\n\
+            "{TYPISTS} clients at once write {KEYSTROKE_BYTES} bytes every {} ms, {KEYSTROKES} times each run, and\n\
+             wait for their echo. A download that began {} s before runs at the same time. Link: {} Mbit/s, {} ms,\n\
+             a queue of 100 ms. A round trip takes {:.1} ms. *At most*: the round trip and 60 ms, for 99 of 100\n\
+             keystrokes with BBR. *Direct*: each client has its own TCP connection.\n\n\
+             | way | congestion control | download of | median, ms | p99, ms | at most | met | longest, ms | \
+             download, MB/s |\n\
              |---|---|---|--:|--:|--:|---|--:|--:|",
             INTERVAL.as_millis(),
             BULK_LEAD.as_secs(),
@@ -187,7 +188,7 @@ impl Keystrokes {
         let mut sorted = took_s.clone();
         sorted.sort_by(f64::total_cmp);
         eprintln!(
-            "{way}, {congestion}, beside {bulk}: median {} ms, p99 {} ms; {:.2} MB/s",
+            "{way}, {congestion}, download of {bulk}: median {} ms, p99 {} ms; {:.2} MB/s",
             ms(quantile(&sorted, 0.5)),
             ms(quantile(&sorted, 0.99)),
             bulk_bytes_per_s / 1e6
@@ -253,9 +254,9 @@ fn type_alone(address: SocketAddr, seed: u64) -> anyhow::Result<Vec<f64>> {
         let began = Instant::now();
         stream.write_all(&keystroke)?;
         let mut echo = [0; KEYSTROKE_BYTES];
-        stream.read_exact(&mut echo).context("an echo")?;
+        stream.read_exact(&mut echo).context("no echo")?;
         took.push(began.elapsed().as_secs_f64());
-        ensure!(echo == keystroke, "another echo came");
+        ensure!(echo == keystroke, "the echo differs");
     }
     Ok(took)
 }
@@ -273,7 +274,7 @@ fn download(address: SocketAddr, kind: Kind, is_over: &AtomicBool) -> anyhow::Re
     let (began, mut bytes) = (Instant::now(), 0);
     let mut came = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
-        let piece = pieces.next().context("no end")?;
+        let piece = pieces.next().context("no more data")?;
         came.resize(piece.len(), 0);
         stream.read_exact(&mut came)?;
         ensure!(came == piece, "a download differs");

@@ -176,12 +176,12 @@ impl Figures<Setup> for SecondTransfers {
         let before = self.cells[0].builds.len() > 1;
         writeln!(
             page,
-            "An object is fetched through a new pair, and a second later again. *At most*: two round trips + link \
-             bytes / rate +\nsize / 1.5 GB/s + 20 ms, or {OF_WANPROXY} of the seconds that WANProxy with zlib took on \
-             another machine (*W*), if that\nis less. *First byte*, *link*: when it came, and how long the link bytes \
-             take at the link's rate. *In flight*: how long\nthe lanes had bytes on their way. *CPU*: of the far and \
-             near gateway. *The rest*: what the far end's sending waited for, and how\nmuch of all cores' time the \
-             gateways, the client, the origin and the link took.\n\n\
+            "An object is fetched through a new pair, and again one second later. *At most*: two round trips + link\n\
+             bytes / rate + size / 1.5 GB/s + 20 ms, or {OF_WANPROXY} of the seconds that WANProxy with zlib took\n\
+             on another machine (*W*), if that is less. *First byte*: when it came. *Link*: how long the link bytes\n\
+             take at the link's rate. *In flight*: how long the lanes had bytes in flight. *CPU*: of the far and\n\
+             near gateway. *The rest waits for*: why the far end's sending waited, and the share of all cores' time\n\
+             that the gateways, the client, the origin and the link took.\n\n\
              | object | Mbit/s | delay, ms | first, s | {} again, s | at most | met | link bytes | first byte, ms | \
              link, ms | in flight, ms | CPU, ms | the rest waits for |\n\
              |---|--:|--:|--:|{}--:|--:|---|--:|--:|--:|--:|--:|---|",

@@ -152,14 +152,16 @@ impl Figures<Setup> for ReleaseSeries {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "Linux 2.0.1 to 2.0.{RELEASES}, tars of {:.0} MB in all, fetched one after the other through one pair whose \
-             near end has\na store. Below each row: the engines of both ends over the same link in virtual time, with a \
-             history in memory: all\nthat they compute takes no time. Shares are of all bytes. *Known*: in chunks that the near \
-             end had when they came. Each of\nthem was predicted, or predicted late (the bytes came first), or never \
-             offered (its predecessor was found too late): the\nrest. *Wasted*: offered, and something else came. What was \
-             offered is what was predicted, late or wasted, to the byte, in\neach row.\n\n\
+            "The tars of Linux 2.0.1 to 2.0.{RELEASES}, {:.0} MB in all, are fetched one after the other through\n\
+             one pair whose near end has a store. Below each row of the gateways is a row of both ends' engines\n\
+             over the same link in virtual time, with a history in memory. Their computing takes no time. Shares\n\
+             are of all bytes. *Known*: bytes in chunks that the near end had when they came. Each known byte is\n\
+             *predicted*, or *late* (predicted, but the byte came first), or *never offered* (its predecessor was\n\
+             found too late). *Wasted*: offered, but something else came. In each row, the offered bytes are\n\
+             exactly the predicted, late and wasted bytes together.\n\n\
              | mode | Mbit/s | round trip, ms | | known | predicted | late | never offered | wasted | link, down | \
-             link, up | s | cores busy |\n|---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+             link, up | s | cores busy |\n\
+             |---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
             self.bytes as f64 / 1e6
         )?;
         for cell in &self.cells {
@@ -173,9 +175,10 @@ impl Figures<Setup> for ReleaseSeries {
         }
         writeln!(
             page,
-            "\nThe engines' work takes no time, the gateways' does, and the store's. So offers come later where bytes come faster \
-             than they\nare looked up, or are not made at all, and zstd's level falls where cores are busy. The cores' time includes that \
-             of the lab's\nown work before and after a transfer, so it may exceed its seconds.\n\n\
+            "\nThe work of the engines takes no time. The work of the gateways and of the store takes time. So\n\
+             offers come late, or not at all, where bytes come faster than they are looked up. zstd's level falls\n\
+             where cores are busy. The cores' time includes the lab's own work before and after a transfer, so it\n\
+             may exceed the seconds of the transfer.\n\n\
              Differences of more than {EXPLAINED} points:\n"
         )?;
         for cell in &self.cells {

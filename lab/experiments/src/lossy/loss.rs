@@ -88,10 +88,10 @@ impl Figures<Setup<'_>> for Losses {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "Seconds from the first connect to the last byte, medians of {} runs in which the ways took turns. Flows of {} \
-             MiB, all at\nonce. Link: {MBIT} Mbit/s, {DELAY_MS} ms each way. *Fresh*: a pair that has carried nothing. *In \
-             use*: the same pair afterwards,\nwith other content. *Lanes*: the most that a pair had in the end; it begins \
-             with 4.",
+            "Seconds from the first connect to the last byte, medians of {} runs; the ways took turns. Flows have\n\
+             {} MiB and run at the same time. Link: {MBIT} Mbit/s, {DELAY_MS} ms one way. *Fresh*: a pair that has\n\
+             carried nothing. *In use*: the same pair afterwards, with other content. *Lanes*: the maximum at the\n\
+             end of a run; a pair begins with 4.",
             self.runs,
             FLOW_BYTES >> 20
         )?;

@@ -86,10 +86,11 @@ impl Figures<Setup<'_>> for SlowStarts {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "Milliseconds from the request to the first and to the last byte of {} kB of noise, on an open connection; medians \
-             of {}\nruns in which the ways took turns. Link: {MBIT} Mbit/s, {DELAY_MS} ms each way, no loss: the answer needs \
-             a round trip of {} ms and\n{} ms of the link. *New*: a connection's first answer, and a new pair's. *At once*: the \
-             same connection has just carried\n{} MB. *After idle*: {} s of silence later.\n\n\
+            "Milliseconds from the request to the first and to the last byte of {} kB of noise, on an open\n\
+             connection; medians of {} runs; the ways took turns. Link: {MBIT} Mbit/s, {DELAY_MS} ms one way, no\n\
+             loss. The response needs a round trip of {} ms and {} ms of the link. *New*: the first response of a\n\
+             connection, or of a new pair. *At once*: the same connection has just carried {} MB. *After idle*: the\n\
+             same after {} s of silence.\n\n\
              | | new: first byte | last | at once: first byte | last | after idle: first byte | last |\n\
              |---|--:|--:|--:|--:|--:|--:|",
             ANSWER_BYTES / 1000,

@@ -71,7 +71,7 @@ impl Connection {
         let answer = self
             .runtime
             .block_on(async { timeout(PATIENCE, answer).await });
-        let answer = answer.context("the answer took too long").flatten();
+        let answer = answer.context("the response timed out").flatten();
         answer.with_context(|| path.to_owned())
     }
 }
@@ -91,7 +91,7 @@ async fn receive(
     );
     let coded = response.headers().get(CONTENT_ENCODING);
     let coded = coded.map_or("identity", |value| value.to_str().unwrap_or("unknown"));
-    ensure!(coded == coding, "the answer is in {coded}, not in {coding}");
+    ensure!(coded == coding, "coding is {coded} instead of {coding}");
     let mut decoder = Decoder::new(coding);
     let mut body = response.into_body();
     while let Some(frame) = body.frame().await {
@@ -141,7 +141,7 @@ impl Decoder {
             Self::Brotli(mut decoder) => {
                 decoder.close()?;
                 let body = decoder.into_inner();
-                body.ok().context("the end of an answer is missing")
+                body.ok().context("the response is truncated")
             }
         }
     }

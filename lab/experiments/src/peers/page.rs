@@ -66,33 +66,32 @@ pub(super) fn write(
 
 fn method() -> String {
     format!(
-        "# The pair beside other programs\n\n\
-         Written by `cargo run --release -p refrain-experiments -- peers --write docs/results-peers.md`, \
-         as root, after\n`lab/setup --peers`.\n\n\
-         A client at the near end transfers files from an nginx at the far end, and compares every byte. The \
-         link is the\nlab's: real TCP between two network namespaces, with a queue of 100 ms in front of each \
-         direction. Connections that\n\
-         set no congestion control have {CONGESTION}. Programs are Debian's, with default options but for those named \
-         below.\nEach turn has a link of its own and programs that have just started, with empty caches. Ways take \
-         turns, in an\norder that moves from run to run. Figures are medians.\n\n\
-         - *first*: a new content. *again*: the same once more. *next*: later versions of it, one after the \
-         other.\n  Each file has a connection of its own.\n\
-         - *MB on the link*: what the link carried in both directions, with the headers of IP and TCP. MB = 10^6 \
-         bytes.\n  It does not include the programs' own start: the handshakes of a pair or of ssh.\n\
-         - *origin, MB*: what nginx sent in all three transfers.\n\
-         - *new connection*: from the connect to the first byte of a small answer, and to the last byte of 1 MiB, \
-         through\n  programs that are ready.\n\
-         - *idle*: the same from the request, on a connection that carried 1 MiB and then was idle for {} s. \
-         Linux's TCP\n  then begins with a small window again.\n  \
-         These answers are noise that nobody saw before: no cache and no compression helps.\n\
-         - `rsync -z` runs for each file, onto the file before. It skips a file of the same size and time: \
-         *again*.\n\
-         - `zstd --patch-from` is `zstd -3` against the file before, sent by plain TCP as it is made. Both ends \
-         must have\n  that file.\n\
+        "# The pair and other programs\n\n\
+         Written by `cargo run --release -p refrain-experiments -- peers --write docs/results-peers.md`, as root,\n\
+         after `lab/setup --peers`.\n\n\
+         A client at the near end transfers files from an nginx at the far end, and compares every byte. The link\n\
+         is the lab's: real TCP between two network namespaces, with a queue of 100 ms in front of each direction.\n\
+         Connections that set no congestion control have {CONGESTION}. Programs are Debian's, with default options\n\
+         except those named below. Each turn has its own link, and newly started programs with empty caches. Ways\n\
+         take turns, in an order that changes from run to run. Figures are medians.\n\n\
+         - *first*: new content. *again*: the same content once more. *next*: later versions of it, one after \
+         the\n  other. Each file has its own connection.\n\
+         - *MB on the link*: bytes on the link in both directions, with the headers of IP and TCP. MB = 10^6 \
+         bytes.\n  It does not include the start of the programs: the handshakes of a pair or of ssh.\n\
+         - *origin, MB*: bytes that nginx sent in all three transfers.\n\
+         - *new connection*: from the connect to the first byte of a small response, and to the last byte of 1 \
+         MiB,\n  through programs that are ready.\n\
+         - *idle*: the same from the request, on a connection that carried 1 MiB and then was idle for {} s.\n  \
+         Linux's TCP then begins with a small window again. These responses are new noise: no cache and no\n  \
+         compression helps.\n\
+         - `rsync -z` runs for each file, and updates the file before. It skips a file of the same size and \
+         time,\n  as in *again*.\n\
+         - `zstd --patch-from` is `zstd -3` with the file before as a reference. Plain TCP sends its output at \
+         the\n  same time. Both ends must have the file before.\n\
          - *nginx gzip* and *nginx brotli* are the origin's own compression, both at level 6, while it sends.\n\
-         - *pair + squid before* is a squid between client and pair, at the near end. *pair + squid after* is one \
-         between pair\n  and origin, at the far end. The same with nginx as the cache, *nginx before* and *nginx \
-         after*. Caches hold 256 MB.\n",
+         - *pair + squid before* has a squid between client and pair, at the near end. *pair + squid after* has \
+         one\n  between pair and origin, at the far end. *pair + nginx before* and *pair + nginx after* have nginx \
+         as\n  the cache. Caches hold 256 MB.\n",
         IDLE.as_secs()
     )
 }
@@ -109,7 +108,7 @@ fn place(text: &mut String, figures: &Figures) -> anyhow::Result<()> {
         figures.packages
     )?;
     if figures.load > BUSY_LOAD {
-        *text += "Other programs kept the machine busy: times say little, bytes more.\n";
+        *text += "Other programs kept the machine busy: bytes are more reliable than times.\n";
     }
     if let Some(link) = &figures.link {
         writeln!(text, "The link, checked before: {link}.")?;
@@ -186,7 +185,7 @@ fn connections(text: &mut String, figures: &Figures) -> anyhow::Result<()> {
             continue;
         }
         if runs.is_empty() {
-            text.push_str(" takes no connections of clients | | | |\n");
+            text.push_str(" accepts no connections of clients | | | |\n");
             continue;
         }
         for seconds in connection_figures(runs) {

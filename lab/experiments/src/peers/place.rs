@@ -64,7 +64,7 @@ impl Kind {
         });
         let delay = config.as_ref().map(|config| config.delay);
         let link = config.map(Link::start).transpose();
-        let link = link.context("a link between namespaces")?.map(Arc::new);
+        let link = link.context("cannot create the link")?.map(Arc::new);
         if let Some(link) = &link {
             link.set_congestion(CONGESTION)?;
         }

@@ -2,7 +2,7 @@
 
 /// A section of the page. Its pair is the one of that day, so that both columns belong together.
 pub(super) const MEASURED_BEFORE: &str = "
-## WANProxy, measured another day
+## WANProxy, measured on another day
 
 No package has WANProxy. `REFRAIN_WANPROXY=BINARY` adds it to the tables above. The figures here are of another run:
 measured on 2026-11-25 on two noisy cores, on other data, with the pair of that day and its default options. WANProxy

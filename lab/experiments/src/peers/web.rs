@@ -100,7 +100,7 @@ impl Web {
     pub(super) fn sent_bytes(&self) -> anyhow::Result<u64> {
         let log = fs::read_to_string(&self.log)?;
         let sent = log.lines().map(|line| line.parse::<u64>());
-        sent.sum::<Result<_, _>>().context("a line of nginx's log")
+        sent.sum::<Result<_, _>>().context("invalid log of nginx")
     }
 
     /// Makes a file that compresses to no less.
@@ -126,7 +126,7 @@ impl Drop for Fresh {
     }
 }
 
-/// Starts an nginx with these lines in its block `http`, where LOG and FOLDER stand for its own.
+/// Starts an nginx with these lines in its block `http`, where LOG and DIRECTORY stand for its own.
 pub(super) fn nginx(
     place: &Place,
     end: End,
@@ -141,7 +141,7 @@ pub(super) fn nginx(
         .map(|what| format!("{what}_temp_path {};\n", at(what)))
         .concat();
     let http = http.replace("LOG", &at("access.log"));
-    let http = http.replace("FOLDER", &at("cache"));
+    let http = http.replace("DIRECTORY", &at("cache"));
     let config = format!(
         "{modules}daemon off; master_process off; pid {};\n\
          events {{ worker_connections 512; }}\n\

@@ -160,14 +160,14 @@ fn read_back(store: &mut DiskStore, realm: Realm, objects: &[Vec<u8>]) -> anyhow
     let openings = store.openings(realm, OPENING);
     ensure!(
         openings.len() == objects.len().min(OPENINGS),
-        "the store remembers {} openings",
+        "unexpected number of openings in the store: {}",
         openings.len()
     );
     let mut bytes = 0;
     for (&opening, object) in openings.iter().zip(objects.iter().rev()) {
         ensure!(
             is_flow(store, opening, object)?,
-            "the store gives back other bytes than it was given"
+            "the store returned other bytes than those stored"
         );
         bytes += object.len() as u64;
     }

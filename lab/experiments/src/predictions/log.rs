@@ -6,9 +6,9 @@ use std::fmt::Write;
 /// What becomes of the log, one after the other.
 pub(super) const CHANGES: [&str; 4] = [
     "nothing",
-    "a line near its beginning",
-    "50 lines anywhere",
-    "its first tenth is gone",
+    "a new line near the beginning",
+    "50 new lines anywhere",
+    "the first tenth removed",
 ];
 
 const LOG_BYTES: usize = 20_000_000;

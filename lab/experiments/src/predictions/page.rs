@@ -25,17 +25,17 @@ const SIMULATED: [(&str, u32, u32, [f64; 3]); 8] = [
     (GITHUB, 2, 50, [0.0, 0.0, 94.9]),
 ];
 
-const INTRODUCTION: &str = "# What predictions are worth
+const INTRODUCTION: &str = "# The effect of predictions
 
-Written by `cargo run --release -p refrain-experiments -- predictions --write docs/results-pack.md`;
-`--json` has every figure.
+Written by `cargo run --release -p refrain-experiments -- predictions --write docs/results-pack.md`.
+`--json` prints every figure.
 
-The engines of both ends over a link of 100 Mbit/s in virtual time, with a history in memory that
-forgets nothing. No clock is read and seeds are fixed, so the figures are the same on every machine;
-what processors take is no part of them, nor are TLS and TCP. *Linux*: the forty 2.0 releases, tars
-of 1.02 GB in all; *GitHub*, *Brevo*: 400 revisions each of a page. Each object is a flow of its own,
-one after the other, and every byte is compared. Chunks are 8 KiB on average, 2 to 32 KiB; smaller
-ones in proportion. *Aligned* predicts as the paper does, *window* as refrain does by default:
+The engines of both ends run over a link of 100 Mbit/s in virtual time, with a history in memory that
+forgets nothing. No clock is read and seeds are fixed, so the figures are the same on every machine.
+They do not include CPU time, TLS and TCP. *Linux*: the tars of the forty 2.0 releases, 1.02 GB in
+all. *GitHub*, *Brevo*: 400 revisions each of a page. Each object has its own flow, one after the
+other, and every byte is compared. Chunks of 8 KiB on average have 2 to 32 KiB; smaller chunks are in
+proportion. *Aligned* predicts as the paper does, *window* as refrain does by default:
 [decision 16](decisions/0016-predictions.md).
 
 ";
@@ -43,60 +43,61 @@ ones in proportion. *Aligned* predicts as the paper does, *window* as refrain do
 const REPLACED: &str = "
 ## Application bytes replaced by confirmed predictions
 
-In brackets: the simulation that the design rests on, in which nothing but the round trip's bytes
-was in flight. *Small blocks* come close to that: 512 bytes, none of which waits for the link. Else
-blocks are up to 64 KiB as they are in a gateway, and the transport takes 16 KiB ahead: on a short
-page most has left before the first prediction can count. The paper found 83.1 % of its Linux series
-redundant.
+In brackets: the simulation on which the design is based. Only the bytes of one round trip were in
+flight there. *Small blocks* come close to that: they have 512 bytes, and none waits for the link.
+Other blocks have up to 64 KiB, as in a gateway, and the transport takes 16 KiB ahead. Most of a
+short page is therefore sent before the first prediction can count. The paper found 83.1 % of its
+Linux series redundant.
 
 | series | chunks | in flight | aligned | window, no opening | window |
 |---|--:|---|--:|--:|--:|
 ";
 
 const COSTS: &str = "
-## What that costs
+## Costs
 
-Of the application's bytes: those in chunks that were known; all upstream bytes, and of these
-offers; what the sender hashed for offers that were right, and for ones that were wrong though their
-hint was right. *Wasted*: of what was offered, what was neither confirmed nor overtaken by its own
-bytes. MB/s of the application in virtual time; the link has 12.5.
+Shares of the application's bytes, except *wasted*. *Known*: bytes in known chunks. *Up*: all upstream
+bytes. *Offers*: the offers among them. *Hashed, right*: bytes that the sender hashed for right offers.
+*Wrong*: bytes that it hashed for wrong offers with a right hint. *Wasted*: the share of the offered
+bytes that were not confirmed, and not overtaken by the bytes themselves. *MB/s*: bytes of the
+application per second of virtual time; the link has 12.5 MB/s.
 
 | series | chunks | round trip | | known | up | offers | hashed, right | wrong | wasted | MB/s |
 |---|--:|---|---|--:|--:|--:|--:|--:|--:|--:|
 ";
 
 const OF_LOG: &str = "
-## Text all of whose lines have one form
+## Text with lines of one form
 
-Percent replaced of an access log of 20 MB, which has next to no anchors, when it comes again and
-something has changed: chunks end at backup anchors instead ([algorithms](algorithms.md)).
+Percent replaced of an access log of 20 MB that is sent again after a change. It has almost no
+anchors, so chunks end at backup anchors instead ([algorithms](algorithms.md)).
 
 ";
 
 const BEHIND: &str = "
-## With Max-Match and zstd behind them
+## With Max-Match and zstd after predictions
 
-Bytes of the link at 50 ms, down + up, as a share of the raw bytes; the mirrored cache is a
-direction's, and only `receiver` has none. `gzip` leaves 24 % of each Linux release, `zstd -19
---long=31` over all forty at once 0.7 %.
+Bytes on the link at 50 ms, down + up, as a share of the raw bytes. *Cache*: the mirrored cache of one
+direction; only `receiver` has no cache. `gzip` leaves 24 % of each Linux release. `zstd -19
+--long=31` leaves 0.7 % of all forty releases together.
 
-| series | chunks | cache | `auto` | confirmed in it | `sender` | `receiver` | `zstd -3` each |
+| series | chunks | cache | `auto` | confirmed in `auto` | `sender` | `receiver` | `zstd -3` each |
 |---|--:|--:|--:|--:|--:|--:|--:|
 ";
 
 const IN_STORE: &str = "
 ## In the store
 
-The same objects, cut as a near end cuts them and put into a chunk store on disk, one after the
-other, each with a recipe of its own. Index, and index with recipes, as a share of the bytes stored;
-recipes as one of the bytes received. Each arrival of a chunk takes an entry of a recipe, known or
-not. So the more a series repeats itself, the more recipes are beside what is stored: the index
-keeps within 0.5 % of it, both together do not. Memory is that of the index and of all about
-recipes; where chunks are few, most of it is room for more. Each store was opened again, its last
-two flows were read back, and every byte was compared.
+The same objects are cut as a near end cuts them, and stored in a chunk store on disk, one after the
+other, each with its own recipe. *Index* and *with recipes* are shares of the stored bytes. *Recipes*
+is a share of the received bytes. Each arrival of a chunk adds an entry to a recipe, even if the chunk
+is known. So the more a series repeats itself, the larger are the recipes compared with the stored
+bytes. For Linux, the index stays within 0.5 % of the stored bytes; index and recipes together do not.
+*Memory* is that of the index and of all data about recipes. With few chunks, most of it is reserved
+for more. Each store was opened again, its last two flows were read back, and every byte was compared.
 
 | series | chunks | received | recognised | stored | index | with recipes | recipes, of the received \
-| memory a chunk |
+| memory per chunk |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|
 ";
 
@@ -127,7 +128,7 @@ fn percent(share: f64) -> f64 {
 }
 
 fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
-    *page += "## What was asked\n\n| | asked | measured | met |\n|---|--:|--:|---|\n";
+    *page += "## Targets\n\n| | target | measured | met |\n|---|--:|--:|---|\n";
     let mut row = |what: &str, asked: &str, measured: String, is_met: bool| {
         let met = if is_met { "yes" } else { "**no**" };
         writeln!(page, "| {what} | {asked} | {measured} | {met} |")
@@ -155,7 +156,7 @@ fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
     at_least("Linux, 8 KiB: bytes in known chunks", 88.0, known)?;
     let kept = report.in_store(LINUX)?;
     let recognised = percent(kept.recognised());
-    at_least("the same, by a store on disk", 88.0, recognised)?;
+    at_least("the same, in a store on disk", 88.0, recognised)?;
     let aligned = report.outcome(Trial {
         predicted: Predicted::Aligned,
         ..near_zero
@@ -212,7 +213,7 @@ fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
         ("window", Predicted::Window),
         ("aligned", Predicted::Aligned),
     ] {
-        let what = format!("Linux, 8 KiB, `{name}`: upstream at most");
+        let what = format!("Linux, 8 KiB, `{name}`: highest upstream");
         at_most(&what, 0.3, most_up(predicted))?;
     }
     for (what, asked, share) in [
@@ -238,9 +239,9 @@ fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
             measured <= 2.0,
         )
     };
-    at_most("one that matches nothing", slower(found.receiver_took_s))?;
+    at_most("a transfer without a match", slower(found.receiver_took_s))?;
     at_most(
-        "and one whose opening was another's",
+        "a transfer with the opening of other bytes",
         slower(found.deceived_took_s),
     )?;
     Ok(())
@@ -393,11 +394,11 @@ fn goodput(page: &mut String, report: &Report) -> anyhow::Result<()> {
     let found = &report.goodput;
     write!(
         page,
-        "\n## How fast: `receiver`, {} ms\n\n\
-         {} MB of noise took {:.2} s, and once more {:.2} s: {:.1} times the link's rate; in its\n\
-         first second {:.1} times, from then on {:.1} times.\n\n\
-         {} MB of noise that match nothing took {:.3} s with mode `off`, {:.3} s with an empty\n\
-         history, and {:.3} s where as many other bytes had answered the same opening before.\n",
+        "\n## Speed: `receiver`, {} ms\n\n\
+         {} MB of noise took {:.2} s. The second transfer took {:.2} s: {:.1} times the link's rate. Its first\n\
+         second had {:.1} times the rate, the rest {:.1} times.\n\n\
+         {} MB of noise without a match took {:.3} s with mode `off`, {:.3} s with an empty history, and {:.3} s\n\
+         where the same number of other bytes had answered the same opening before.\n",
         USUAL.round_trip_ms,
         REPEATED_BYTES / 1_000_000,
         found.first_took_s,

@@ -195,10 +195,10 @@ impl Trial {
                 Predicted::WindowWithoutOpening | Predicted::Window => Predict::Window,
             },
             mask: PackMask::with_bits(average.ilog2() as u8)?,
-            bounds: ChunkBounds::new(average / 4, 4 * average).context("bounds of chunks")?,
+            bounds: ChunkBounds::new(average / 4, 4 * average).context("invalid bounds")?,
             ..HistoryConfig::default()
         };
-        let cache = CacheGeometry::new(self.cache_mib << 20).context("a cache of this size")?;
+        let cache = CacheGeometry::new(self.cache_mib << 20).context("invalid cache size")?;
         let mut far = LinkConfig {
             mode: self.mode,
             ..LinkConfig::with_cache(cache)

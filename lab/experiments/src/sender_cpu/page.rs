@@ -22,22 +22,21 @@ pub(super) fn page(report: &Report) -> anyhow::Result<String> {
 
 fn introduction(report: &Report) -> String {
     format!(
-        "# What predictions cost the sender\n\n\
-         Written by `cargo run --release -p refrain-experiments -- sender-cpu --write \
-         docs/results-sender-cpu.md`;\n`--json` has every run. {}.\n\n\
-         Real programs: client, near gateway with a store, far gateway, origin. The far gateway is \
-         the sender;\nits process' CPU clock, user and system, is read before and after a transfer, \
-         which is compared byte\nby byte. Gateways are started anew for each, the store stays: at \
-         most {STORE_SIZE}, full. Figures are\nmedians of {} runs of each way, which took turns; \
-         GB = 10^9 application bytes.\n\n\
-         - *Nothing repeats*: {} MB of noise, new each time, on loopback. In mode `receiver` the \
-         near end\n  offers how an earlier answer of the same origin began, which is wrong.\n\
-         - *All repeats*: the same {} MB again and again. Predictions are in time on a link slower \
-         than the\n  store's reads: {MBIT} Mbit/s, {DELAY_MS} ms each way. What it is held against \
-         goes over loopback, where\n  it costs least: fewer, larger writes. On the slow link itself \
-         it stands below, with {} MB.\n\
-         - *Bare TLS*: one thread that copies the origin's socket into TLS, with the gateways' \
-         library and\n  cipher.\n\n",
+        "# The sender's CPU time for predictions\n\n\
+         Written by `cargo run --release -p refrain-experiments -- sender-cpu --write docs/results-sender-cpu.md`.\n\
+         `--json` prints every run. {}.\n\n\
+         Real programs run: a client, a near gateway with a store, a far gateway and an origin. The far gateway is\n\
+         the sender. Its process' CPU clock, user and system, is read before and after a transfer, which is\n\
+         compared byte by byte. Gateways are started again for each transfer. The store stays; it is full, with at\n\
+         most {STORE_SIZE}. Figures are medians of {} runs of each way; the ways took turns. GB = 10^9 application\n\
+         bytes.\n\n\
+         - *Nothing repeats*: {} MB of noise, new each time, on loopback. In mode `receiver` the near end offers\n  \
+         the beginning of an earlier response of the same origin, which is wrong.\n\
+         - *All repeats*: the same {} MB repeatedly. Predictions are in time on a link slower than the store's\n  \
+         reads: {MBIT} Mbit/s, {DELAY_MS} ms one way. The other ways go over loopback, where they cost least:\n  \
+         fewer, larger writes. They are also measured on the slow link, with {} MB.\n\
+         - *Bare TLS*: one thread that copies the origin's socket into TLS, with the gateways' library and \
+         cipher.\n\n",
         report.machine,
         report.new_by_off.len(),
         report.object_bytes / 1_000_000,
@@ -47,7 +46,7 @@ fn introduction(report: &Report) -> String {
 }
 
 fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
-    *page += "## What was asked\n\n| | asked | measured | met |\n|---|--:|--:|---|\n";
+    *page += "## Targets\n\n| | target | measured | met |\n|---|--:|--:|---|\n";
     let mut row = |what: &str, asked: &str, measured: String, is_met: bool| {
         let met = if is_met { "yes" } else { "**no**" };
         writeln!(page, "| {what} | {asked} | {measured} | {met} |")
@@ -61,7 +60,7 @@ fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
     )?;
     let rate = median_of(&report.repeated_by_receiver, Sent::bytes_per_cpu_s) / 1e9;
     row(
-        "all repeats: application bytes a core",
+        "all repeats: application bytes per core",
         "≥ 2 GB/s",
         format!("{rate:.2} GB/s"),
         rate >= GB_PER_CPU_S_MIN,
@@ -71,7 +70,7 @@ fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
         &report.repeated_by_bare_tls,
     ));
     row(
-        "all repeats: CPU a byte, over bare TLS",
+        "all repeats: CPU time per byte, over bare TLS",
         "< 1",
         format!("{ratio:.2}"),
         ratio < 1.0,
@@ -81,10 +80,11 @@ fn asked(page: &mut String, report: &Report) -> anyhow::Result<()> {
 
 fn ways(page: &mut String, report: &Report) -> anyhow::Result<()> {
     *page += "\n## Way by way\n\n\
-              *Offered*, *confirmed*: of the application's bytes. *Hashed, wrong*: for offers that \
-              were wrong though\ntheir hint was right. *Lowest*, *highest*: of the single runs.\n\n\
-              | | link | ns CPU a byte | lowest | highest | GB a CPU second | MB/s | offered | \
-              confirmed | hashed, wrong |\n|---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+              *Offered*, *confirmed*: shares of the application's bytes. *Hashed, wrong*: bytes hashed for wrong\n\
+              offers with a right hint. *Lowest*, *highest*: of the single runs.\n\n\
+              | | link | CPU ns per byte | lowest | highest | GB per CPU second | MB/s | offered | confirmed | \
+              hashed, wrong |\n\
+              |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
     let slow = format!("{MBIT} Mbit/s");
     for (name, link, runs) in [
         ("new, `receiver`", "loopback", &report.new_by_receiver),
@@ -122,7 +122,7 @@ fn ways(page: &mut String, report: &Report) -> anyhow::Result<()> {
 
 fn pairs(page: &mut String, report: &Report) -> anyhow::Result<()> {
     *page += "\n## Pair by pair\n\n\
-              The sender's CPU time of a way over that of another in the same turn.\n\n\
+              The sender's CPU time of one way over that of another, both of the same turn.\n\n\
               | | pairs | lowest | quarter | median | three quarters | highest |\n\
               |---|--:|--:|--:|--:|--:|--:|\n";
     let repeated = &report.repeated_by_receiver;

@@ -131,7 +131,7 @@ impl<'a> Trials<'a> {
 }
 
 fn compare(stream: impl std::io::Read, noise: Seeded) -> anyhow::Result<()> {
-    ensure!(seeded::is_equal(stream, noise)?, "{noise:?} came otherwise");
+    ensure!(seeded::is_equal(stream, noise)?, "{noise:?} differs");
     Ok(())
 }
 

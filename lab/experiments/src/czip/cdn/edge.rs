@@ -62,7 +62,7 @@ impl Edge {
             .args(["-c", &at("nginx.conf")])
             .stderr(Stdio::null());
         let running = Running::start(&mut command)?;
-        wait(|| Ok(TcpStream::connect(address).is_ok()), "an edge")?;
+        wait(|| Ok(TcpStream::connect(address).is_ok()), "a cache")?;
         Ok(Self {
             address,
             folder: folder.to_owned(),

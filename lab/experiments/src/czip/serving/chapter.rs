@@ -13,7 +13,7 @@ impl Way {
             Self::Shared => "`czip serve`, content, `shared`, uncompressed",
             Self::SharedZstd => "`czip serve`, content, `shared`, zstd",
             Self::SmallZstd => "`czip serve`, content, `small`, zstd",
-            Self::Stored => "`czip serve`, archives as they are, `shared`, uncompressed",
+            Self::Stored => "`czip serve`, archive files, `shared`, uncompressed",
             Self::Plain => "`czip serve`, plain files",
         }
     }
@@ -32,7 +32,7 @@ impl Condition {
     fn title(self) -> &'static str {
         match self {
             Self::Paper => "Memory for the union, disk at 100 MB/s (the paper's Figure 9)",
-            Self::Together => "The same, all clients at a file's beginning when the time begins",
+            Self::Together => "The same, all clients start at the beginning of a file",
             Self::Once => "The same without the second copies",
             Self::FastDisk => "Memory for the union, disk unthrottled",
             Self::FitsOnLink => "All in memory, 1 Gbit/s for all clients together",
@@ -44,21 +44,21 @@ impl Condition {
 /// Writes the chapter, below its heading.
 pub(super) fn write(page: &mut String, servings: &Servings) -> anyhow::Result<()> {
     let Some(measured) = &servings.measured else {
-        *page += "Not there.\n";
+        *page += "Not available.\n";
         return Ok(());
     };
     let mb = |bytes: u64| bytes as f64 / 1e6;
     write!(
         page,
-        "A DVD and 3 CDs of .debs, and a second copy of all four: {:.0} MB, whose union has {:.0}. \
-         A control group\n(version {}) gives the server {:.0} MB, pages of files included, 4/3 of the \
-         union as in the paper; `czip serve`\nhas `--cache-size` {:.0} MB of that. Clients are on the same \
-         machine and take processor time from the server. Each\nasks for files in an order of its own \
-         over one connection, and begins anywhere in a file; one mebibyte in 16 is\nheld against what \
-         it must be. Each run begins with nothing in memory: what is read of the disk at first counts,\n\
-         but for the last two tables, before which clients read until nothing does. Medians of {} runs, or \
-         one where it says\nso; servers took turns. *Later*: in the second half of a run. *Client*: of \
-         the one in the middle, and the slowest.\n*Peak*: the server's processes, without pages of files.\n",
+        "The data is a DVD and 3 CDs of .debs, and a second copy of all four: {:.0} MB. Their union has {:.0} MB. A\n\
+         control group (version {}) gives the server {:.0} MB, which includes the page cache. This is 4/3 of the\n\
+         union, as in the paper. `czip serve` has `--cache-size` {:.0} MB of that. Clients are on the same machine\n\
+         and take CPU time from the server. Each client requests files in its own order over one connection, and\n\
+         begins anywhere in a file. It checks one MiB in 16. Each run begins with empty memory, so reads from disk\n\
+         count. Before the runs of the last two tables, clients read until hardly any data is read from disk.\n\
+         Figures are medians of {} runs, or of one run where the row has *one run*; servers took turns.\n\
+         *Later*: in the second half of a run. *Client*: the median client, and the slowest. *Peak*: the server's\n\
+         processes, without the page cache.\n",
         mb(measured.all_bytes),
         mb(measured.union_bytes),
         measured.version,
@@ -77,7 +77,7 @@ pub(super) fn write(page: &mut String, servings: &Servings) -> anyhow::Result<()
         }
         let seconds = condition.lasts().as_secs();
         writeln!(page, "\n### {}, {seconds} s\n", condition.title())?;
-        *page += "| clients | | MB/s | of nginx | later, MB/s | client, MB/s | CPU, s/GB | disk, MB | peak, MB |\n\
+        *page += "| clients | | MB/s | over nginx | later, MB/s | client, MB/s | CPU, s/GB | disk, MB | peak, MB |\n\
                   |--:|---|--:|--:|--:|--:|--:|--:|--:|\n";
         for trial in trials {
             row(page, measured, trial)?;
@@ -136,7 +136,7 @@ pub(super) fn targets(servings: Option<&Servings>) -> Vec<Target> {
         ))
     };
     let whats = [
-        "content over nginx's plain files where the union fits, 100 clients",
+        "`czip serve` over nginx with plain files, the union fits in memory, 100 clients",
         "the same, 200 clients",
         "the same, 300 clients",
     ];
@@ -150,7 +150,7 @@ pub(super) fn targets(servings: Option<&Servings>) -> Vec<Target> {
         })
         .collect();
     targets.push(Target {
-        what: "content over nginx's plain files where all fits, 1 Gbit/s for 100 clients",
+        what: "`czip serve` over nginx with plain files, all files fit in memory, 1 Gbit/s for 100 clients",
         asked: "≥ 0.9",
         measured: over(Condition::FitsOnLink, 100, 0.9),
     });

@@ -79,7 +79,7 @@ impl Mounts {
             |place: &Path| fs::read_to_string(place.join("cgroup.controllers")).unwrap_or_default();
         let lines = fs::read_to_string("/proc/mounts")?;
         Self::parse(&lines, controllers).context(
-            "no control groups with memory, block devices and processors: mount those of either version",
+            "no control groups for memory, block devices and CPUs (mount them, version 1 or 2)",
         )
     }
 }
@@ -185,7 +185,7 @@ impl ControlGroup {
             ),
             Mounts::Two(_) => used_in_two(&read("cpu.stat")?, &read("io.stat")?, &self.disk),
         };
-        used.context("the control group's counts are of another form")
+        used.context("unknown form of the control group's counters")
     }
 
     /// The most memory that its processes had, each at its own peak, without the pages of files.
@@ -196,7 +196,7 @@ impl ControlGroup {
             let mut lines = status.lines();
             let peak = lines.find_map(|line| line.strip_prefix("VmHWM:"));
             let kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
-            let kib: u64 = kib.context("no peak of memory")?.parse()?;
+            let kib: u64 = kib.context("no peak memory")?.parse()?;
             bytes += kib << 10;
         }
         Ok(bytes)
@@ -228,7 +228,7 @@ fn disk_of(file: &Path) -> anyhow::Result<String> {
     let shown = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     if !shown.exists() {
         bail!(
-            "{} lies on no disk of its own ({major}:{minor}): name a folder on one",
+            "\"{}\" is on device {major}:{minor}, which is not a disk (use a directory on a disk)",
             file.display()
         );
     }
@@ -237,7 +237,7 @@ fn disk_of(file: &Path) -> anyhow::Result<String> {
         false => shown,
     };
     let disk = fs::read_to_string(disk.join("dev"))?.trim().to_owned();
-    ensure!(!disk.is_empty(), "no disk");
+    ensure!(!disk.is_empty(), "unknown disk");
     Ok(disk)
 }
 

@@ -61,7 +61,7 @@ impl Wanted {
             bytes += block.len() as u64;
             digests.push(xxh3_128(&block));
         }
-        ensure!(bytes > 0, "{path} is empty");
+        ensure!(bytes > 0, "\"{path}\" is empty");
         Ok(Self {
             path,
             bytes,
@@ -225,7 +225,7 @@ async fn download(
     let mut left = file.bytes - offset;
     let mut took = |piece: &[u8]| {
         let bytes = piece.len() as u64;
-        ensure!(bytes <= left, "more than was promised");
+        ensure!(bytes <= left, "more bytes than announced");
         left -= bytes;
         shared.bytes[number].fetch_add(bytes, Ordering::Relaxed);
         let checked = check.take(piece)?;
@@ -281,11 +281,11 @@ async fn head(connection: &mut TcpStream, bytes: u64) -> anyhow::Result<Vec<u8>>
             ensure!(
                 head.starts_with("http/1.1 206 ")
                     && length.is_some_and(|length| length.trim() == bytes.to_string()),
-                "not what was asked for: {head}"
+                "unexpected response: {head}"
             );
             return Ok(rest);
         }
-        ensure!(came.len() < HEAD_BYTES_MAX, "no answer");
+        ensure!(came.len() < HEAD_BYTES_MAX, "head too large (limit 8 KiB)");
     }
 }
 

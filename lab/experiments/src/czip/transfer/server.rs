@@ -71,7 +71,7 @@ impl Web {
     pub(super) fn end(mut self) -> anyhow::Result<Traffic> {
         self.running.end()?;
         let log = std::fs::read_to_string(self.folder.path().join("access.log"))?;
-        web_traffic(&log).context("a line of its log")
+        web_traffic(&log).context("invalid line in nginx's log")
     }
 }
 

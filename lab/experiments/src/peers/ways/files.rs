@@ -134,7 +134,7 @@ fn send_patch(stream: TcpStream, root: &Path) -> anyhow::Result<bool> {
     let Some((before, object)) = request.trim_end_matches('\n').split_once('\t') else {
         return Ok(true);
     };
-    ensure!(Path::new(object).starts_with(root), "not a file of ours");
+    ensure!(Path::new(object).starts_with(root), "not a served file");
     let before = (!before.is_empty()).then_some(Path::new(before));
     let mut command = zstd(before);
     command.arg("-3").arg(object).stdout(OwnedFd::from(stream));

@@ -179,7 +179,7 @@ fn squid(stage: Stage<'_>, end: End, target: SocketAddr) -> anyhow::Result<Progr
 fn nginx_cache(stage: Stage<'_>, end: End, target: SocketAddr) -> anyhow::Result<Programs> {
     let address = stage.place.address(end);
     let http = format!(
-        "access_log off; proxy_cache_path FOLDER keys_zone=cache:1m max_size=256m;\n\
+        "access_log off; proxy_cache_path DIRECTORY keys_zone=cache:1m max_size=256m;\n\
          upstream origin {{ server {target}; keepalive 8; }}\n\
          server {{ listen {address}; location / {{\n\
          proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection '';\n\
