@@ -7,8 +7,12 @@ use refrain_codec::chunk::chunking::Chunking;
 use refrain_gateway::units::{ByteSize, TimeSpan};
 use refrain_http_ranges::{RemoteError, check_address};
 
+use crate::table;
+
 /// More connections than any machine has use for.
 const COUNT_MAX: usize = 1 << 20;
+/// A cache on disk: less keeps hardly anything.
+const DISK_CACHE_BYTES_MIN: u64 = 1_000_000;
 /// Longer is not meant, and clocks end somewhere.
 const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const TOO_LONG: &str = "must be at most a year (365d)";
@@ -40,6 +44,27 @@ pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
     }
 }
 
+/// Bytes of a cache on disk.
+pub(crate) fn disk_cache(text: &str) -> Result<ByteSize, String> {
+    match size(text)? {
+        ByteSize(bytes) if bytes < DISK_CACHE_BYTES_MIN => {
+            Err(format!("must be at least 1MB{}", unit_hint(text, "GiB")))
+        }
+        size => Ok(size),
+    }
+}
+
+/// What the error of a size that is too small adds, if it has no unit: that was most likely forgotten.
+pub(crate) fn unit_hint(text: &str, unit: &str) -> String {
+    match text.trim().parse::<u64>() {
+        Ok(number) if number > 0 => {
+            let bytes = table::count(number, "byte", "bytes");
+            format!(" ({number} means {bytes}: add a unit, such as {number}{unit})")
+        }
+        _ => String::new(),
+    }
+}
+
 /// An average chunk: the nearest power of two.
 pub(crate) fn chunk_size(text: &str) -> Result<u32, String> {
     let ByteSize(asked) = parse(text)?;
@@ -49,9 +74,13 @@ pub(crate) fn chunk_size(text: &str) -> Result<u32, String> {
         true => above / 2,
         false => above,
     };
+    let hint = match nearest < *range.start() {
+        true => unit_hint(text, "KiB"),
+        false => String::new(),
+    };
     match range.contains(&nearest) {
         true => Ok(nearest as u32),
-        false => Err("must be from 1KiB to 1MiB".to_owned()),
+        false => Err(format!("must be from 1KiB to 1MiB{hint}")),
     }
 }
 
@@ -82,7 +111,7 @@ pub(crate) fn seconds_from(least: Duration) -> impl Fn(&str) -> Result<Duration,
         let number: Option<f64> = text.parse().ok();
         let seconds = match number {
             Some(number) => Duration::try_from_secs_f64(number).ok(),
-            None => Some(time(text)?.0),
+            None => text.parse().ok().map(|TimeSpan(time)| time),
         };
         match seconds.filter(|&seconds| seconds >= least) {
             None => Err(format!(
@@ -114,8 +143,33 @@ mod tests {
         }
         let seconds = seconds_from(Duration::from_millis(100));
         assert_eq!(seconds("0.1"), Ok(Duration::from_millis(100)));
-        for text in ["0", "0.01", "50ms", "-1", "NaN"] {
-            assert!(seconds(text).is_err(), "{text}");
+        for text in ["0", "0.01", "50ms", "-1", "NaN", "soon"] {
+            let error = seconds(text).expect_err(text);
+            assert_eq!(error, "must be a number of seconds, at least 0.1");
+        }
+    }
+
+    #[test]
+    fn a_size_without_its_unit_is_called_bytes() {
+        assert_eq!(disk_cache("1M"), Ok(ByteSize(1_000_000)));
+        for (text, said) in [
+            (
+                "5",
+                "at least 1MB (5 means 5 bytes: add a unit, such as 5GiB)",
+            ),
+            ("1", "(1 means 1 byte: "),
+            ("999kB", "must be at least 1MB"),
+            ("0", "must be greater than zero"),
+        ] {
+            let error = disk_cache(text).expect_err(text);
+            assert!(error.contains(said), "{error}");
+            assert_eq!(error.contains("means"), said.contains("means"), "{error}");
+        }
+        let error = chunk_size("32").expect_err("too small");
+        assert!(error.ends_with("such as 32KiB)"), "{error}");
+        for text in ["0", "32B", "3000000"] {
+            let error = chunk_size(text).expect_err(text);
+            assert!(error.ends_with("1MiB"), "{error}");
         }
     }
 

@@ -4,6 +4,7 @@ mod history;
 mod report;
 
 use std::{
+    io,
     num::NonZero,
     path::{Path, PathBuf},
     time::Instant,
@@ -50,10 +51,15 @@ const BATCH_BYTES_MIN: u64 = 4 << 10;
 /// There are several, so that no machine has room for more.
 const BATCH_BYTES_MAX: u64 = 1 << 30;
 
+const EXAMPLE: &str = "\
+Example:
+  refrain bulk /var/backups --exclude '*.tmp'";
+
+const AFTER_LONG_HELP: &str =
+    "A file that has several names, or is given twice, is read and counted each time.";
+
 #[derive(Args)]
-#[command(
-    after_help = "A file that has several names, or is given twice, is read and counted each time."
-)]
+#[command(after_help = EXAMPLE, after_long_help = format!("{EXAMPLE}\n\n{AFTER_LONG_HELP}"))]
 pub(crate) struct BulkArguments {
     #[command(flatten)]
     inputs: InputArguments,
@@ -65,26 +71,34 @@ pub(crate) struct BulkArguments {
     /// `cuda` uses one thread and a GPU. All methods find the same.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_method)]
     method: Asked,
-    /// Cut chunks of this average size, 1KiB to 1MiB, rounded to the nearest power of two [default: 2KiB]
+    /// Cut chunks of this average size [default: 2KiB]
+    ///
+    /// From 1KiB to 1MiB, rounded to the nearest power of two.
     #[arg(long, value_name = "SIZE", value_parser = bounded::chunk_size)]
     chunk_size: Option<u32>,
-    /// Set the shortest chunk; the HARENS paper uses the average [default: a quarter of the average]
+    /// Set the shortest chunk [default: average / 4]
+    ///
+    /// The HARENS paper uses the average.
     #[arg(long, value_name = "SIZE", value_parser = bounded::size)]
     chunk_min: Option<ByteSize>,
     /// Cut chunks by this method: modp, pack or fixed [default: modp]
     #[arg(long, value_name = "NAME")]
     chunker: Option<ChunkingMethod>,
-    /// Identify chunks by this hash: blake3, or sha1 to measure its cost [default: blake3]
+    /// Identify chunks by blake3 or sha1 [default: blake3]
+    ///
+    /// `sha1` is there to measure its cost.
     #[arg(long, value_name = "NAME")]
     hash: Option<ChunkHasher>,
-    /// Remember chunks of this many bytes in total, and forget the least recently seen first
+    /// Remember chunks of this many bytes in total
     ///
-    /// There are 64 equal parts, and each forgets its own chunks. So give somewhat more than should be
-    /// remembered, and much more for only a few chunks. This takes about a fortieth of SIZE in memory, at
-    /// the default chunk size.
+    /// The least recently seen chunks are forgotten first. There are 64 equal parts, and each forgets its
+    /// own chunks. So give somewhat more than should be remembered, and much more for only a few chunks.
+    /// This takes about a fortieth of SIZE in memory, at the default chunk size.
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = bounded::size)]
     cache_size: ByteSize,
-    /// Read with N threads [default: by the number of CPUs, as for the next three options]
+    /// Read with N threads [default: by the number of CPUs]
+    ///
+    /// The defaults of --scanners, --hashers and --matchers also depend on the number of CPUs.
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     fetchers: Option<usize>,
     /// Find chunk ends with N threads
@@ -93,14 +107,19 @@ pub(crate) struct BulkArguments {
     /// Hash chunks with N threads
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     hashers: Option<usize>,
-    /// Look up hashes with N threads; at most 64 have work
+    /// Look up hashes with N threads
+    ///
+    /// At most 64 have work.
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     matchers: Option<usize>,
-    /// Pass data between stages in batches of this size, 4KiB to 1GiB. Memory holds two batches per
-    /// thread, and two more [default: 1MiB, with GPUs 16MiB]
+    /// Pass data between stages in batches of this size [default: 1MiB, with GPUs 16MiB]
+    ///
+    /// From 4KiB to 1GiB. Memory holds two batches per thread, and two more.
     #[arg(long, value_name = "SIZE", value_parser = parse_batch_size)]
     batch_size: Option<usize>,
-    /// Use this SIMD path: portable, avx2, avx512, neon, or auto for the fastest
+    /// Use this SIMD path
+    ///
+    /// It is portable, avx2, avx512, neon, or auto for the fastest.
     #[arg(long, value_name = "SET", env = "REFRAIN_SIMD", default_value = "auto")]
     simd: Backend,
     /// Report as one JSON object
@@ -117,22 +136,24 @@ pub(crate) struct BulkArguments {
 #[derive(Args)]
 #[command(next_help_heading = "Options for a chunk store")]
 struct KeepArguments {
-    /// Write all data, each chunk once, to the chunk store in this directory. (`refrain czip create`
-    /// makes archives)
+    /// Write all data to the chunk store in this directory
+    ///
+    /// Each chunk is written once. (`refrain czip create` makes archives.)
     #[arg(short, long, value_name = "DIR", requires = "realm")]
     output: Option<PathBuf>,
-    /// Name the service whose flows this history may answer, with the same name as the near end's --realm
+    /// Name the service whose flows this may answer
     ///
-    /// The store determines how chunks are cut: --chunk-size, --chunk-min, --chunker and --hash cannot be
-    /// given.
+    /// Use the same name as the near end's --realm. The store determines how chunks are cut: --chunk-size,
+    /// --chunk-min, --chunker and --hash cannot be given.
     #[arg(long, value_name = "NAME", requires = "output", value_parser = parse_realm,
           conflicts_with_all = ["chunk_size", "chunk_min", "chunker", "hash"])]
     realm: Option<String>,
-    /// Limit the chunk store on disk to this size [default: unchanged, or 100GB for a new one]
+    /// Limit the chunk store on disk [default: unchanged, or 100GB for a new one]
     #[arg(long, value_name = "SIZE", requires = "realm", value_parser = bounded::size)]
     store_size: Option<ByteSize>,
-    /// Also write private keys and other chunk stores, which are otherwise skipped, since predictions
-    /// reveal local data to the other end
+    /// Also write private keys and other chunk stores
+    ///
+    /// They are otherwise skipped, since predictions reveal local data to the other end.
     #[arg(long, requires = "realm")]
     all: bool,
 }
@@ -207,15 +228,8 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         history.is_none() || found.files > 0 || found.failures == 0,
         "no input could be read, so nothing was written"
     );
-    let kept = match (history, &arguments.keep.output) {
-        (Some(history), Some(output)) => {
-            let kept = history
-                .finish()
-                .with_context(|| output.display().to_string());
-            Some(interrupt.or(kept)?)
-        }
-        _ => None,
-    };
+    let kept = history.map(|history| interrupt.or(history.finish()));
+    let kept = kept.transpose()?;
     let kept = kept.map(|kept| (kept, begun.elapsed()));
     let report = Report::new(&outcome, &options, why, kept);
     // Who reads no more of it, such as `head`, has the exit code still.
@@ -325,7 +339,13 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
     let ByteSize(asked) = bounded::size(text)?;
     match (BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&asked) {
         true => Ok(asked as usize),
-        false => Err("must be from 4KiB to 1GiB".to_owned()),
+        false => {
+            let hint = match asked < BATCH_BYTES_MIN {
+                true => bounded::unit_hint(text, "KiB"),
+                false => String::new(),
+            };
+            Err(format!("must be from 4KiB to 1GiB{hint}"))
+        }
     }
 }
 
@@ -333,7 +353,12 @@ fn in_words(path: &Path, failed: &Failed) -> String {
     let path = printable_path(path);
     match failed {
         Failed::Special => format!("skipped \"{path}\": not a file, directory or link"),
-        Failed::Unread(error) => format!("cannot read all of \"{path}\": {error}"),
+        Failed::Unread(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                format!("cannot open \"{path}\": {error}")
+            }
+            _ => format!("cannot read all of \"{path}\": {error}"),
+        },
         Failed::Shrunk => format!("\"{path}\" became shorter while it was read"),
         Failed::Changed => {
             format!("\"{path}\" changed while it was read: this content may never have existed")

@@ -90,7 +90,7 @@ fn near_end(admin: Option<&Place>) -> anyhow::Result<Found> {
     let found = match admin {
         Some(place) => local::ask(place, None)?,
         None => {
-            let mut found = local::find()?;
+            let mut found = local::find("--peer, --key and --peer-key")?;
             if found.iter().any(|found| found.status.role == "near") {
                 // A far end next to it waits for others.
                 found.retain(|found| found.status.role == "near");

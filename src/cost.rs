@@ -27,6 +27,7 @@ use report::Report;
 
 use crate::{
     standard_io::{self, is_standard},
+    told::cannot_open,
     wrong::WrongArguments,
 };
 
@@ -59,11 +60,12 @@ const ERROR_CHARS_MAX: usize = 400;
 
 pub(crate) fn run(arguments: &CostArguments) -> anyhow::Result<()> {
     if arguments.status.as_deref().is_some_and(is_standard) {
-        standard_io::input().context("standard input")?;
+        standard_io::input().context("cannot open standard input")?;
     }
     let report = reckon(arguments).map_err(wrong_input)?;
     if let Some(path) = &arguments.plot {
-        std::fs::write(path, plot::svg(&report)?).with_context(|| path.display().to_string())?;
+        std::fs::write(path, plot::svg(&report)?)
+            .with_context(|| format!("cannot write to \"{}\"", path.display()))?;
     }
     crate::report::to_stdout(arguments.json, &report, |out| report.print(out))
 }
@@ -82,24 +84,22 @@ fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {
 }
 
 fn read_status(path: &Path) -> anyhow::Result<Measured> {
-    let json = read(path, measured::FILE_BYTES_MAX);
-    let run = json.and_then(|json| Measured::parse(&json));
-    run.with_context(|| name_of(path))
-}
-
-fn name_of(path: &Path) -> String {
-    match is_standard(path) {
-        true => "standard input".to_owned(),
-        false => path.display().to_string(),
-    }
-}
-
-/// A file, or standard input.
-fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
-    let input: Box<dyn Read> = match is_standard(path) {
-        true => Box::new(standard_io::input()?),
-        false => Box::new(File::open(path)?),
+    let (input, called) = match is_standard(path) {
+        true => {
+            let input = standard_io::input().context("cannot open standard input")?;
+            (input, "standard input".to_owned())
+        }
+        false => {
+            let file = File::open(path).with_context(|| cannot_open(path))?;
+            (file, format!("\"{}\"", path.display()))
+        }
     };
+    let json = read(input, measured::FILE_BYTES_MAX);
+    let run = json.and_then(|json| Measured::parse(&json));
+    run.with_context(|| format!("cannot read {called}"))
+}
+
+fn read(input: File, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     input.take(bytes_max + 1).read_to_end(&mut bytes)?;
     let mib_max = bytes_max >> 20;

@@ -184,11 +184,12 @@ fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     )?;
     table.print(out)?;
     writeln!(out)?;
+    let link_bytes = report.link_bytes;
     writeln!(
         out,
-        "{:.1} times fewer bytes than without refrain, {:.1} times fewer than only zstd",
-        report.app_bytes as f64 / report.link_bytes as f64,
-        report.zstd_only_bytes as f64 / report.link_bytes as f64,
+        "{} bytes than without refrain, {} than only zstd",
+        compared(link_bytes, report.app_bytes),
+        compared(link_bytes, report.zstd_only_bytes),
     )?;
     writeln!(
         out,
@@ -200,5 +201,36 @@ fn print(report: &Report, out: &mut dyn Write) -> std::io::Result<()> {
     match report.verified {
         true => writeln!(out, "verified: received data is identical to sent data"),
         false => writeln!(out, "FAILED: SOME RECEIVED DATA DIFFERS FROM SENT DATA"),
+    }
+}
+
+/// How much fewer or more `bytes` are than `others`.
+fn compared(bytes: u64, others: u64) -> String {
+    let times = others as f64 / bytes as f64;
+    // Below that, it would be shown as 1.0 times.
+    if times >= 1.05 {
+        return format!("{times:.1} times fewer");
+    }
+    let difference = percent(bytes.abs_diff(others) as f64, others as f64);
+    let word = if bytes > others { "more" } else { "fewer" };
+    format!("{difference} {word}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_bytes_are_not_shown_as_fewer() {
+        for (bytes, others, text) in [
+            (2_530_000, 43_700_000, "17.3 times fewer"),
+            (100, 105, "1.1 times fewer"),
+            (100, 104, "3.8 % fewer"),
+            (100, 100, "0.0 % fewer"),
+            (111, 100, "11.0 % more"),
+            (30_000, 200, "14900.0 % more"),
+        ] {
+            assert_eq!(compared(bytes, others), text);
+        }
     }
 }

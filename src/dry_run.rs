@@ -19,6 +19,24 @@ use refrain_store::{DiskStore, StoreError};
 
 use crate::table::bytes;
 
+/// Options that the line of another one shows.
+const SHOWN_WITH: [(&str, &[&str]); 5] = [
+    ("peer", &["peer_key"]),
+    ("store", &["store_size", "realm"]),
+    ("memory", &["cache_size"]),
+    ("lanes", &["lanes_max"]),
+    (
+        "matching",
+        &[
+            "second_stage",
+            "marker",
+            "sampling_period",
+            "window_bytes",
+            "simd",
+        ],
+    ),
+];
+
 /// The options that were given, with their values.
 type Given = [(&'static OptionSpec, String)];
 
@@ -76,19 +94,26 @@ pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyho
                 format!("{store}, at most {size}, realm {realms}{in_use}"),
             )?;
             for (folder, looked) in history.also.iter().zip(neighbours.into_iter().flatten()) {
-                let folder = folder.display();
-                let is_there = looked.map_or_else(
-                    |error| format!(", not available now: {error}"),
-                    |()| String::new(),
+                let looked = looked.map_or_else(
+                    |error| format!("not available now: {error}"),
+                    |()| folder.display().to_string(),
                 );
-                line("store_also", format!("{folder}{is_there}"))?;
+                line("store_also", looked)?;
             }
         }
         None if is_near => line("store", "none: no predictions".to_owned())?,
         None => {}
     }
     common(config, &mut line)?;
-    let mut others = given.iter().filter(|(spec, _)| !shown.contains(spec.key));
+    let mut is_shown = shown.clone();
+    for (line, with) in SHOWN_WITH {
+        if shown.contains(line) {
+            is_shown.extend(with.iter().map(|&key| key.to_owned()));
+        }
+    }
+    let mut others = given
+        .iter()
+        .filter(|(spec, _)| !is_shown.contains(spec.key));
     others.try_for_each(|(spec, value)| writeln!(out, "  {:<17}{value}", spec.key))?;
     match is_near {
         true => writeln!(
@@ -144,7 +169,7 @@ fn common(
     line(
         "matching",
         format!(
-            "{}, second stage {}, {} markers, p = {}, w = {}, SIMD path {}",
+            "{}, second stage {}, {} markers, sampling period {} B, window {} B, SIMD path {}",
             matching.algorithm,
             matching.second_stage,
             matching.marker,

@@ -20,13 +20,15 @@ use crate::{
 
 #[derive(Args)]
 pub(crate) struct InputArguments {
-    /// Read these files, directories with all their content, or standard input (`-`)
+    /// Read these files and directories; `-` is standard input
     ///
-    /// Sockets, pipes and devices in directories are skipped and counted. Unreadable files and directories
-    /// are reported and skipped, and the exit code is 1.
+    /// Directories are read with all their content. Sockets, pipes and devices in them are skipped and
+    /// counted. Unreadable files and directories are reported and skipped, and the exit code is 1.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Skip matching files and directories, such as '*.o', target/ or /site/cache; may be given several times
+    /// Skip matching files and directories, such as '*.o'
+    ///
+    /// May be given several times. Other examples are target/ and /site/cache.
     ///
     /// A pattern is compared with names. With a `/` inside, it is compared with the ends of paths. A path
     /// begins with the name of the FILE or DIR. With a `/` at its start, the pattern is compared with whole
@@ -34,7 +36,9 @@ pub(crate) struct InputArguments {
     /// does. A matching directory is skipped with all its content.
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
     pub exclude: Vec<String>,
-    /// Treat directories as empty if they are on another file system than their FILE or DIR
+    /// Skip the content of other file systems
+    ///
+    /// A directory on another file system than its FILE or DIR is treated as empty.
     #[arg(long)]
     pub one_file_system: bool,
 }
@@ -79,7 +83,8 @@ impl InputArguments {
         for path in &self.inputs {
             inputs.push(match is_standard(path) {
                 true => {
-                    let stream = EndableInput::standard(interrupt).context("standard input")?;
+                    let stream = EndableInput::standard(interrupt);
+                    let stream = stream.context("cannot open standard input")?;
                     Input::Stream("standard input".into(), Box::new(stream))
                 }
                 false => Input::Path(

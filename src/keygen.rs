@@ -5,8 +5,10 @@ use std::{
     path::PathBuf,
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use refrain_gateway::keys::PrivateKey;
+
+use crate::{standard_io::is_standard, wrong::WrongArguments};
 
 #[derive(clap::Args)]
 pub(crate) struct KeygenArguments {
@@ -18,6 +20,14 @@ pub(crate) struct KeygenArguments {
 }
 
 pub(crate) fn run(arguments: &KeygenArguments) -> anyhow::Result<()> {
+    // A private key in a pipe or on a screen is easily left there.
+    if is_standard(&arguments.file) {
+        let error = anyhow!(
+            "\"-\" must be a file: private keys are not written to standard output, or read from standard input \
+             (a file of this name is ./-)"
+        );
+        return Err(WrongArguments(error).into());
+    }
     let key = if arguments.show {
         PrivateKey::load(&arguments.file)?
     } else {

@@ -46,35 +46,49 @@ pub(crate) struct Found {
 /// Why a gateway gave no status.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
-    #[error("no gateway answers at {place}{}", hint(place))]
-    Unreachable {
-        place: Place,
-        #[source]
-        source: anyhow::Error,
-    },
+    #[error("no gateway answers at {place}: {}{}", cause.root_cause(), hint(place))]
+    Unreachable { place: Place, cause: anyhow::Error },
     #[error("the gateway at {0} needs its admin token: give --admin {0} --admin-token-file FILE")]
     NeedsToken(Place),
-    #[error("{place} answered with HTTP status {code}: is it a refrain gateway?")]
+    #[error("the gateway at {0} refused this admin token (--admin-token-file must have its token)")]
+    TokenRefused(Place),
+    #[error(
+        "no gateway answers at {place}: found HTTP status {code}{}",
+        hint(place)
+    )]
     Code { place: Place, code: u16 },
-    #[error("{place} did not answer with a status: is it a refrain gateway?")]
-    NoStatus {
-        place: Place,
-        #[source]
-        source: serde_json::Error,
-    },
+    #[error(
+        "no gateway answers at {place}: the answer is not a status{}",
+        hint(place)
+    )]
+    NoStatus { place: Place },
 }
 
-/// What an address has that a socket needs not.
+/// What to try with an address. A socket is where a gateway made it.
 fn hint(place: &Place) -> &'static str {
     match place {
         Place::Socket(_) => "",
-        Place::Address(_) => ": is it running, with --admin?",
+        Place::Address(_) => " (give the address that a running gateway has as --admin)",
     }
 }
 
-/// The gateways on this machine: those with a local socket, else those at the usual addresses.
-pub(crate) fn find() -> anyhow::Result<Vec<Found>> {
-    find_in(&local_socket::folders(), &USUAL_ADDRESSES)
+/// No gateway runs on this machine, as far as can be seen.
+#[derive(Debug, thiserror::Error)]
+#[error("no gateway found here: looked in {0}")]
+struct NoneFound(String);
+
+/// The gateways on this machine: those with a local socket, else those at the usual addresses. Without any, the error
+/// tells to start one or to give `options`.
+pub(crate) fn find(options: &str) -> anyhow::Result<Vec<Found>> {
+    let found = find_in(&local_socket::folders(), &USUAL_ADDRESSES);
+    or_else_advise(found, options)
+}
+
+fn or_else_advise(found: anyhow::Result<Vec<Found>>, options: &str) -> anyhow::Result<Vec<Found>> {
+    found.map_err(|error| match error.is::<NoneFound>() {
+        true => anyhow!("{error}; start one, or give {options}"),
+        false => error,
+    })
 }
 
 fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>> {
@@ -112,10 +126,7 @@ fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>
         }
     }
     if found.is_empty() {
-        bail!(
-            "no gateway found here: looked in {}; start one, or give --admin HOST:PORT",
-            looked.join(", ")
-        );
+        return Err(NoneFound(looked.join(", ")).into());
     }
     Ok(found)
 }
@@ -143,9 +154,9 @@ pub(crate) fn only(mut found: Vec<Found>) -> anyhow::Result<Found> {
 
 /// Asks one gateway for its status.
 pub(crate) fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError> {
-    let unreachable = |source| AskError::Unreachable {
+    let unreachable = |cause| AskError::Unreachable {
         place: place.clone(),
-        source,
+        cause,
     };
     let (code, json) = match place {
         Place::Socket(path) => get_from_socket(path.clone()).map_err(unreachable)?,
@@ -159,8 +170,9 @@ pub(crate) fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError>
                 json,
                 status,
             }),
-            Err(source) => Err(AskError::NoStatus { place, source }),
+            Err(_) => Err(AskError::NoStatus { place }),
         },
+        401 if token.is_some() => Err(AskError::TokenRefused(place)),
         401 => Err(AskError::NeedsToken(place)),
         code => Err(AskError::Code { place, code }),
     }
@@ -215,11 +227,11 @@ fn get_from_socket(path: PathBuf) -> anyhow::Result<(u16, String)> {
 impl AskError {
     /// Whether nothing listens there.
     fn is_refusal(&self) -> bool {
-        let AskError::Unreachable { source, .. } = self else {
+        let AskError::Unreachable { cause, .. } = self else {
             return false;
         };
-        let source = source.downcast_ref::<io::Error>();
-        source.is_some_and(|error| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|error| {
             matches!(
                 error.kind(),
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
@@ -297,6 +309,12 @@ mod tests {
         for place in places.chain(others.iter().cloned()) {
             assert!(error.contains(&place), "{place} is not in: {error}");
         }
+        let advised = or_else_advise(find_in(&folders, &addresses), "--peer");
+        let advised = advised.map(|_| ()).expect_err("none").to_string();
+        assert!(
+            advised.ends_with("; start one, or give --peer"),
+            "{advised}"
+        );
         addresses.push(&gateway);
         let found = find_in(&folders, &addresses).expect("a gateway");
         let found = only(found).expect("one gateway");
@@ -333,6 +351,38 @@ mod tests {
             error.contains(&closed) && error.contains("--admin-token-file"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_token_that_is_refused_is_said_to_be_wrong() {
+        let closed = answers("401 Unauthorized", "a token is needed");
+        let place: Place = closed.parse().expect("an address");
+        let error = ask(&place, Some("another")).map(|_| ()).expect_err("wrong");
+        let error = error.to_string();
+        assert!(error.contains("refused this admin token"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_admin_listener_is_said_in_one_sentence() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+        let lanes = listener.local_addr().expect("its address").to_string();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let mut client = client;
+                // As TLS does: an alert.
+                let _ = client.write_all(b"\x15\x03\x03\x00\x02\x02\x0a");
+                let _ = client.read(&mut [0; 4096]);
+            }
+        });
+        for place in [lanes, answers("200 OK", "{}"), answers("404 Not Found", "")] {
+            let asked = ask(&place.parse().expect("an address"), None);
+            let error: anyhow::Error = asked.map(|_| ()).expect_err("no gateway").into();
+            let text = crate::in_words(&error);
+            let start = format!("no gateway answers at {place}: ");
+            assert!(text.starts_with(&start), "{text}");
+            assert!(text.ends_with(" has as --admin)"), "{text}");
+            assert!(!text.contains("http://"), "{text}");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod wrong;
 
 use std::{io, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 use interrupt::Interrupted;
 use refrain_gateway::{
     arguments::FarOptions,
@@ -41,6 +41,14 @@ use refrain_gateway::{
     settings::{ConfigError, environment::unread_variables},
 };
 use wrong::WrongArguments;
+
+/// The end of the help of commands with a gateway's options.
+macro_rules! each_option {
+    () => {
+        "Each option can also be an environment variable or a key of the file of --config: \
+         --lanes-max 8 is REFRAIN_LANES_MAX=8 or lanes_max = 8."
+    };
+}
 
 /// Removes repeated data from the traffic between two sites, with a gateway at each end of the link
 ///
@@ -52,7 +60,8 @@ use wrong::WrongArguments;
     long_version = version::LONG,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 no link to the \
-                  peer (near --require-peer), 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM."
+                  peer (near --require-peer), 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM. \
+                  far, near, czip serve and czip proxy exit with 0 after SIGTERM or Ctrl-C."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -69,14 +78,14 @@ enum Command {
     #[command(
         after_help = "Example:\n  refrain far --key far.key --peer-key near.key.pub\n\n\
                       All options: refrain far --help",
-        after_long_help = EACH_OPTION
+        after_long_help = GATEWAY
     )]
     Far(run::RunArguments<FarOptions>),
     /// Run the near end, next to the users: dials lanes, serves forwards, SOCKS5 and HTTP
     #[command(
         after_help = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org \
                       --socks5 1080\n\nAll options: refrain near --help",
-        after_long_help = EACH_OPTION
+        after_long_help = GATEWAY
     )]
     Near(run::NearArguments),
     /// Show the peers, flows and savings of a running gateway
@@ -87,12 +96,12 @@ enum Command {
     Czip(czip::CzipArguments),
     /// Find how much of large files repeats, at the speed of memory
     Bulk(bulk::BulkArguments),
-    /// Test the connection to the far gateway and measure it
+    /// Test the connection to the far end and measure it
     ///
     /// With a near end's options, it opens a connection to the far end and measures it. Without
     /// options, it asks the near end that runs here about its link. If several run here, --admin
     /// HOST:PORT or --admin SOCKET chooses one.
-    #[command(after_long_help = EACH_OPTION)]
+    #[command(after_long_help = each_option!())]
     Check(check::CheckArguments),
     /// Estimate the savings on the traffic bill and the costs on the server bill
     Cost(cost::CostArguments),
@@ -110,9 +119,14 @@ enum Command {
     Man(man::ManArguments),
 }
 
-/// The end of the help of commands with a gateway's options.
-const EACH_OPTION: &str = "Each option can also be an environment variable or a key of the file of --config: \
-                           --lanes-max 8 is REFRAIN_LANES_MAX=8 or lanes_max = 8.";
+/// The end of the help of gateways.
+const GATEWAY: &str = concat!(
+    each_option!(),
+    "\n\nSIGTERM or SIGINT: accept no new connections, and let open ones continue for --drain-timeout. Then \
+     exit with code 0. A second signal stops at once, with code 0 too.\n\
+     SIGHUP: read the configuration again. The log names changes that need a restart.\n\
+     Other exit codes: 1 failed, 2 wrong arguments or configuration, 3 no link (near --require-peer)."
+);
 
 impl Command {
     /// Whether it writes to standard output. What runs until it is told to stop does not, and may be started
@@ -152,23 +166,34 @@ impl Command {
 fn main() -> ExitCode {
     let result = match Arguments::try_parse() {
         Ok(arguments) => arguments.command.run(),
-        // Wrong arguments. Help and version are printed, as reports are.
-        Err(error) if error.use_stderr() => error.exit(),
+        // A command that is nothing without another one, and stands there without.
+        Err(help) if help.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            help.exit()
+        }
+        Err(error) if error.use_stderr() => {
+            wrong::tell_clap(&error);
+            return ExitCode::from(wrong::EXIT_CODE);
+        }
+        // Help and version are printed, as reports are.
         Err(help) => standard_io::check_output().map(|()| help.exit()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_of_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            told::tell(in_words(&error));
-            ExitCode::from(exit_code(&error))
+            let exit_code = exit_code(&error);
+            match exit_code {
+                wrong::EXIT_CODE => wrong::tell(in_words(&error)),
+                _ => told::tell(in_words(&error)),
+            }
+            ExitCode::from(exit_code)
         }
     }
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
     if error.is::<ConfigError>() || error.is::<WrongArguments>() {
-        2
+        wrong::EXIT_CODE
     } else if error.is::<NotPaired>() {
         3
     } else {

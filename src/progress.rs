@@ -1,8 +1,10 @@
 //! How far something is, on standard error: on a terminal, and nothing elsewhere.
 
-use std::io::IsTerminal;
+use std::{fmt::Write, io::IsTerminal};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+
+use crate::table::bytes;
 
 /// What is said of bytes: how many, how fast, and how long the rest takes; in the units of the reports.
 pub(crate) const OF_BYTES: &str = "{bar:20} {decimal_bytes} of {decimal_total_bytes}, \
@@ -36,7 +38,28 @@ pub(crate) fn of_bytes(total: Option<u64>) -> ProgressBar {
     }
 }
 
-/// How a bar is to look.
+/// How a bar is to look. Bytes have the digits that they have in reports.
 pub(crate) fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("a valid template")
+    // What cannot be shown of a bar is left out.
+    ProgressStyle::with_template(template)
+        .expect("a valid template")
+        .with_key(
+            "decimal_bytes",
+            |state: &ProgressState, out: &mut dyn Write| {
+                let _ = write!(out, "{}", bytes(state.pos()));
+            },
+        )
+        .with_key(
+            "decimal_total_bytes",
+            |state: &ProgressState, out: &mut dyn Write| {
+                let total = state.len().unwrap_or(state.pos());
+                let _ = write!(out, "{}", bytes(total));
+            },
+        )
+        .with_key(
+            "decimal_bytes_per_sec",
+            |state: &ProgressState, out: &mut dyn Write| {
+                let _ = write!(out, "{}/s", bytes(state.per_sec() as u64));
+            },
+        )
 }

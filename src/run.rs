@@ -109,7 +109,7 @@ fn run<P: Program>(
         // In a thread of its own: a disk that hangs stops no traffic.
         std::thread::spawn(move || warn_of_room(&history));
     }
-    block_on(started.peers.len(), async {
+    let ended = block_on(started.peers.len(), async {
         let mut tasks = Tasks::default();
         let gateway = start(started.clone(), &mut tasks).await?;
         let reload = || {
@@ -130,7 +130,11 @@ fn run<P: Program>(
         };
         tokio::task::spawn_blocking(move || gateway.settle()).await?;
         result
-    })
+    });
+    if ended.is_ok() {
+        tracing::info!("stopped");
+    }
+    ended
 }
 
 /// Warns if the store would not find the room that it may take.

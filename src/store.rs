@@ -23,7 +23,7 @@ use crate::{
     progress::bar,
     report,
     table::{bytes, count, printable_path},
-    told::tell,
+    told::{cannot_open, tell},
 };
 
 /// Of a store that is made and for which no bound was given.
@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &StoreArguments) -> anyhow::Result<()> {
 
 fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     let is_folder = std::fs::metadata(&arguments.dir)
-        .with_context(|| arguments.dir.display().to_string())?
+        .with_context(|| cannot_open(&arguments.dir))?
         .is_dir();
     ensure!(
         is_folder,

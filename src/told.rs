@@ -4,6 +4,7 @@
 use std::{
     fmt::Display,
     io::{self, Write},
+    path::Path,
 };
 
 /// Writes a line to standard error.
@@ -11,9 +12,19 @@ pub(crate) fn tell(message: impl Display) {
     write(format_args!("refrain: {message}\n"));
 }
 
+/// Writes an error of usage to standard error, and which command's help says more.
+pub(crate) fn tell_usage(error: impl Display, command: &str) {
+    write(format_args!("error: {error}\nsee '{command} --help'\n"));
+}
+
 /// Asks for something, without a line's end.
 pub(crate) fn ask(question: impl Display) {
     write(format_args!("{question}"));
+}
+
+/// What the error says first of a file that cannot be opened; the reason follows.
+pub(crate) fn cannot_open(path: &Path) -> String {
+    format!("cannot open \"{}\"", path.display())
 }
 
 /// All at once, so that lines of several threads stay whole.

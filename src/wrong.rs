@@ -1,8 +1,197 @@
-//! What was asked for makes no sense: it ends as arguments do that cannot be parsed.
+//! Errors of usage: of the command line and of the configuration. They have an exit code of their own, and one form:
+//! what is wrong, what to try, and where the help is.
 
-use thiserror::Error;
+use std::{
+    env,
+    error::Error,
+    fmt::Display,
+    num::{IntErrorKind, ParseFloatError, ParseIntError},
+};
+
+use clap::{
+    Arg, Command, CommandFactory,
+    error::{ContextKind, ContextValue},
+};
+
+use crate::{Arguments, told};
+
+/// The exit code of an error of usage.
+pub(crate) const EXIT_CODE: u8 = 2;
 
 /// Arguments that each are right and make no sense together, or for what is there.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct WrongArguments(pub anyhow::Error);
+
+/// Tells of an error of usage.
+pub(crate) fn tell(error: impl Display) {
+    let (command, _) = command_of(&Arguments::command(), &words());
+    told::tell_usage(error, &command);
+}
+
+/// The same of one that clap found.
+pub(crate) fn tell_clap(error: &clap::Error) {
+    let (program, words) = (Arguments::command(), words());
+    let (command, _) = command_of(&program, &words);
+    told::tell_usage(in_words(error, &program, &words), &command);
+}
+
+/// The command line, without the program.
+fn words() -> Vec<String> {
+    let words = env::args_os().skip(1);
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// The command that `words` begin with, and what it is called, such as `refrain czip get`.
+fn command_of<'a>(program: &'a Command, words: &[String]) -> (String, &'a Command) {
+    let (mut called, mut command) = (program.get_name().to_owned(), program);
+    for word in words {
+        let Some(found) = command.find_subcommand(word) else {
+            break;
+        };
+        command = found;
+        called = format!("{called} {}", command.get_name());
+    }
+    (called, command)
+}
+
+/// What clap found, with its hints and without its form.
+fn in_words(error: &clap::Error, program: &Command, words: &[String]) -> String {
+    let rendered = error.render().to_string();
+    let text = rendered.strip_prefix("error: ").unwrap_or(&rendered);
+    let mut text = text.to_owned();
+    if let Some(reason) = error.source()
+        && let Some(plain) = plain_reason(reason)
+    {
+        text = text.replacen(&reason.to_string(), &plain, 1);
+    }
+    let own_hint = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => hint_of(argument, program, words),
+        _ => None,
+    };
+    let is_form =
+        |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
+    let lines = text.lines().take_while(|line| !is_form(line));
+    let mut said = Vec::new();
+    for line in lines.filter(|line| !line.trim().is_empty()) {
+        match line.trim_start().strip_prefix("tip: ") {
+            Some(tip) if own_hint.is_none() => said.push(format!("hint: {tip}")),
+            Some(_) => {}
+            None => said.push(line.to_owned()),
+        }
+    }
+    said.extend(own_hint.map(|hint| format!("hint: {hint}")));
+    said.join("\n")
+}
+
+/// The reason of a library in plain words, if it has none itself.
+fn plain_reason(reason: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(reason) = reason.downcast_ref::<ParseIntError>() {
+        return Some(match reason.kind() {
+            IntErrorKind::PosOverflow => "too large".to_owned(),
+            _ => "expected a whole number".to_owned(),
+        });
+    }
+    if reason.is::<ParseFloatError>() {
+        return Some("expected a number".to_owned());
+    }
+    // Of clap's ranges, as `0 is not in 1..=64`.
+    let reason = reason.to_string();
+    let (_, range) = reason.split_once(" is not in ")?;
+    let (least, most) = range.split_once("..=")?;
+    Some(format!("must be from {least} to {most}"))
+}
+
+/// What to try instead of an argument that a command does not have, if it is known.
+fn hint_of(argument: &str, program: &Command, words: &[String]) -> Option<String> {
+    let (_, command) = command_of(program, words);
+    let has = |command: &Command, long: &str, is_meant: fn(&Arg) -> bool| {
+        let mut arguments = command.get_arguments();
+        arguments.any(|known| known.get_long() == Some(long) && is_meant(known))
+    };
+    let at = words.iter().position(|word| word == argument);
+    let before = at.and_then(|at| words.get(at.checked_sub(1)?));
+    if let Some(before) = before
+        && let Some(long) = before.strip_prefix("--")
+        && has(command, long, Arg::is_require_equals_set)
+    {
+        return Some(format!(
+            "{before} takes its value after an equals sign: {before}={argument}"
+        ));
+    }
+    let other = match command.get_name() {
+        "far" => "near",
+        "near" => "far",
+        _ => return None,
+    };
+    let long = argument.strip_prefix("--")?;
+    let is_there = has(program.find_subcommand(other)?, long, |known| {
+        !known.is_hide_set()
+    });
+    is_there.then(|| format!("{argument} is an option of 'refrain {other}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// What is said of a command line, and the command that it is of.
+    fn said(words: &[&str]) -> (String, String) {
+        let program = Arguments::command();
+        let line = ["refrain"].iter().chain(words);
+        let error = Arguments::try_parse_from(line).err().expect("it is wrong");
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        let text = in_words(&error, &program, &words);
+        (text, command_of(&program, &words).0)
+    }
+
+    #[test]
+    fn options_of_the_other_end_and_values_without_an_equals_sign_are_explained() {
+        for (words, hint) in [
+            (
+                &["far", "--store", "x"][..],
+                "hint: --store is an option of 'refrain near'",
+            ),
+            (
+                &["near", "--listen", "7000"],
+                "hint: --listen is an option of 'refrain far'",
+            ),
+            (
+                &["near", "--require-peer", "5"],
+                "hint: --require-peer takes its value after an equals sign: --require-peer=5",
+            ),
+            (
+                &["far", "--open-to-all", "true"],
+                "hint: --open-to-all takes its value after an equals sign: --open-to-all=true",
+            ),
+        ] {
+            let (text, command) = said(words);
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!(lines.len(), 2, "{text}");
+            assert!(lines[0].starts_with("unexpected argument"), "{text}");
+            assert_eq!(lines[1], hint);
+            assert_eq!(command, format!("refrain {}", words[0]));
+        }
+        let (text, _) = said(&["far", "--lane", "3"]);
+        assert!(text.ends_with("\nhint: a similar argument exists: '--lanes'"));
+    }
+
+    #[test]
+    fn reasons_of_libraries_are_in_plain_words() {
+        for (words, reason) in [
+            (["demo", "--flows", "x"], "expected a whole number"),
+            (["demo", "--flows", "65"], "must be from 1 to 64"),
+        ] {
+            let (text, _) = said(&words);
+            let end = format!("'--flows <COUNT>': {reason}");
+            assert!(text.ends_with(&end), "{text}");
+        }
+        let (text, command) = said(&["czip", "get", "--no-such-option"]);
+        assert!(text.starts_with("unexpected argument"), "{text}");
+        assert_eq!(command, "refrain czip get");
+    }
+}

@@ -93,7 +93,7 @@ fn a_misspelt_variable_is_a_warning_that_names_the_nearest() {
                 "\"REFRAIN_CONNECT_TIMEOUT\"",
             ],
         ),
-        (lines[1], ["WARN", "REFRAIN_LISTEN", "other end"]),
+        (lines[1], ["WARN", "REFRAIN_LISTEN", "the far end"]),
         (lines[2], ["refrain:", "cannot connect", &nobody]),
     ] {
         assert!(
@@ -116,7 +116,7 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
         &format!(
             "listen = \"{}\"\nadmin = \"{}\"\npeer_key = \"{peers}\"\n\
              allow = [\"10.20.0.0/16:80\"]\nforward = \"127.0.0.1:1=intranet:80@bonn\"\n\
-             memory = \"1GiB\"\n",
+             memory = \"1GiB\"\ncache_size = \"64MiB\"\n",
             site.far_listen, far.admin
         ),
     );
@@ -138,6 +138,10 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     ] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
+    assert!(
+        !said.contains("cache_size"),
+        "it is with the memory:\n{said}"
+    );
 
     let key = site.path("near.key").display().to_string();
     let near = [
@@ -189,10 +193,14 @@ fn a_dry_run_looks_at_stores() {
     let tried = near(&store, &["--store-also", &other, "--mode", "receiver"]);
     let said = String::from_utf8_lossy(&tried.stdout);
     assert_eq!(tried.status.code(), Some(0), "{tried:?}");
-    let also = format!("{other}, not available now: \"{other}\" does not contain a store");
-    for part in [&store[..], &also, "receiver"] {
+    let also = format!("not available now: \"{other}\" does not contain a store");
+    for part in [&store[..], &also, "receiver", "at most 1.00 GB"] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
+    assert!(
+        !said.contains("store_size"),
+        "it is with the store:\n{said}"
+    );
     assert!(tried.stderr.is_empty(), "{tried:?}");
     for (mode, warnings) in [("auto", 0), ("sender", 1), ("off", 1)] {
         let tried = near(&store, &["--mode", mode]);
@@ -373,7 +381,10 @@ fn a_dry_run_finds_what_would_keep_a_gateway_from_starting() {
         command.extend(&options);
         let (code, error) = refrain_fails(&command);
         assert_eq!(code, 2, "{options:?}: {error}");
-        assert_eq!(error.lines().count(), 1, "{options:?}: {error}");
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines.len(), 2, "{options:?}: {error}");
+        assert!(lines[0].starts_with("error: "), "{error}");
+        assert_eq!(lines[1], "see 'refrain far --help'");
         assert!(
             parts.iter().all(|part| error.contains(part)),
             "{parts:?}: {error}"
@@ -405,7 +416,10 @@ fn a_check_refuses_what_the_near_end_would_refuse() {
     ] {
         let fails = |program: &[&str]| {
             let socks5 = ["--socks5", taken];
-            refrain_fails(&[program, &own, &socks5, &wrong].concat())
+            let (code, error) = refrain_fails(&[program, &own, &socks5, &wrong].concat());
+            // The next line names the program's help.
+            let first = error.lines().next().unwrap_or_default();
+            (code, first.to_owned())
         };
         let (code, error) = fails(&["check"]);
         assert_eq!((code, error), fails(&["near", "--dry-run"]), "{wrong:?}");

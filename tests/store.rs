@@ -103,7 +103,11 @@ fn files_are_added_shown_and_verified() {
     }
     let details = refrain(&["store", "stat", "--store", &store, "--verbose"]);
     let text = String::from_utf8_lossy(&details.stdout);
-    assert!(text.contains("memory when open"), "{text}");
+    for part in ["memory when open", "chunk order", "flow openings"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    // All chunks are in the added files: the index is no share of nothing.
+    assert!(!text.contains("(-"), "{text}");
 }
 
 #[test]
@@ -201,6 +205,17 @@ fn a_file_that_changed_is_history_no_more_until_it_is_added_again() {
         (&200_000.into(), &0.into())
     );
     assert_ne!(verified["changed_chunks"], 0);
+    let store = world.store().display().to_string();
+    let verified = refrain(&["store", "verify", "--store", &store]);
+    let text = String::from_utf8_lossy(&verified.stdout);
+    assert!(
+        verified.status.success() && text.starts_with("changed: "),
+        "{text}"
+    );
+    assert!(
+        text.lines().any(|line| line.starts_with("intact  ")),
+        "{text}"
+    );
     let added = world.add();
     assert_eq!(
         (&added["added_files"], &added["dropped_files"]),

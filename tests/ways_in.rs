@@ -471,7 +471,7 @@ fn a_listener_that_others_can_reach_needs_to_say_who_may_use_it() {
         ),
     ] {
         let (code, error) = refrain_fails(&[&own[..], &way].concat());
-        assert_eq!((code, error.lines().count()), (2, 1), "{error}");
+        assert_eq!((code, error.lines().count()), (2, 2), "{error}");
         assert!(named.iter().all(|option| error.contains(option)), "{error}");
         let mut ways_out = vec![
             (vec!["--open-to-all"], "open to all that can reach it", true),

@@ -1,7 +1,7 @@
 //! What users give the cost model by hand, and what of it cannot be.
 
 use clap::{ArgGroup, Args, value_parser};
-use refrain_gateway::units::{BitRate, ByteSize};
+use refrain_gateway::units::{BitRate, ByteSize, UnitError};
 
 /// Amounts that people enter: prices, CPU seconds per GB. More than this is a mistake.
 const AMOUNT_MAX: f64 = 1e6;
@@ -64,6 +64,11 @@ fn parse_traffic(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(ByteSize(0)) => Err("must be greater than zero".to_owned()),
         Ok(size) => Ok(size),
+        // Of a number without a unit, which is a number of bytes.
+        Err(UnitError::TooFine) if text.trim().parse::<f64>().is_ok() => {
+            let number = text.trim();
+            Err(format!("the unit is missing (such as {number}GB)"))
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -78,12 +83,21 @@ fn parse_output(text: &str) -> Result<BitRate, String> {
 
 /// `30%`, as 0.3.
 fn parse_share(text: &str) -> Result<f64, String> {
-    let percent = text.trim().strip_suffix('%').map(str::trim_end);
-    let percent = percent.and_then(|number| number.parse().ok());
-    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
-    percent
-        .map(|percent: f64| percent / 100.0)
-        .ok_or_else(|| "must be from 0% to 100%, such as 30%".to_owned())
+    let text = text.trim();
+    let percent_of = |number: &str| {
+        let percent: Option<f64> = number.trim_end().parse().ok();
+        percent.filter(|percent| (0.0..=100.0).contains(percent))
+    };
+    match text.strip_suffix('%') {
+        Some(number) => percent_of(number)
+            .map(|percent| percent / 100.0)
+            .ok_or_else(|| "must be from 0% to 100%, such as 30%".to_owned()),
+        // 0.5 may be half of a percent, or the half.
+        None => match percent_of(text).filter(|&percent| percent > 1.0) {
+            Some(percent) => Err(format!("the percent sign is missing (such as {percent}%)")),
+            None => Err("must be from 0% to 100% with the percent sign, such as 30%".to_owned()),
+        },
+    }
 }
 
 fn parse_amount(text: &str) -> Result<f64, String> {
@@ -109,11 +123,23 @@ mod tests {
         for text in ["30", "0.3", "-1%", "101%", "NaN%", "inf%", "%", ""] {
             assert!(parse_share(text).is_err(), "{text}");
         }
+        for (text, advice) in [("30", "such as 30%"), ("0.5", "with the percent sign")] {
+            let error = parse_share(text).expect_err(text);
+            assert!(error.contains(advice), "{error}");
+        }
         assert_eq!(parse_amount("0.25"), Ok(0.25));
         for text in ["-1", "NaN", "inf", "1e7", "1s", ""] {
             assert!(parse_amount(text).is_err(), "{text}");
         }
         assert!(parse_traffic("0").is_err() && parse_traffic("9.1TB").is_ok());
+        for (text, advice) in [
+            ("9.1", "the unit is missing (such as 9.1GB)"),
+            ("0.5B", "finer than"),
+            ("x", "a number and a unit"),
+        ] {
+            let error = parse_traffic(text).expect_err(text);
+            assert!(error.contains(advice), "{error}");
+        }
         assert!(parse_output("0bit").is_err() && parse_output("350Mbit").is_ok());
     }
 }

@@ -68,6 +68,10 @@ impl Measured {
     /// Reads a status. A far end's service sends, a near end's users receive.
     pub(super) fn parse(json: &[u8]) -> anyhow::Result<Self> {
         const OUTPUT: &str = "output of `refrain status --json`";
+        ensure!(
+            !json.trim_ascii().is_empty(),
+            "not the {OUTPUT}: it is empty (did that command fail?)"
+        );
         let status: Status = serde_json::from_slice(json).map_err(|error| syntax(&error))?;
         let missing = |field| format!("it has no `{field}`: is it the complete {OUTPUT}?");
         let total = status.total.with_context(|| missing("total"))?;

@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &CatArguments) -> anyhow::Result<()> {
         Some(path) => {
             let entries = arguments.archive.entries(&archive)?;
             catalog::content_of(&entries, &meant(&entries, path))
-                .with_context(|| format!("{called}: {}", path.display()))?
+                .with_context(|| format!("{called}: \"{}\"", path.display()))?
         }
     };
     let bytes = whole.end - whole.start;

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use refrain_czip::create::{
     CreateError, CreateOptions, CreateProgress, Created, FileId, Input, LeftOut, Output, create,
 };
@@ -42,7 +42,11 @@ const FRAME_BYTES_MAX: u64 = 8 << 20;
 /// With less, hardly anything is remembered.
 const INDEX_BYTES_MIN: usize = 1_000_000;
 
-const AFTER_HELP: &str = "\
+const EXAMPLE: &str = "\
+Example:
+  refrain czip create docs -o docs.czip";
+
+const AFTER_LONG_HELP: &str = "\
 The archive does not contain itself. Owners, extended attributes and access lists are not kept. Standard input must \
 be the only input. The exit code is also 1 if a file changes while it is read. The archive is still made.
 
@@ -53,52 +57,58 @@ A growing file is read up to the length that it had when it was opened, and is r
 are in $TMPDIR, or next to the archive.";
 
 #[derive(clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = EXAMPLE, after_long_help = format!("{EXAMPLE}\n\n{AFTER_LONG_HELP}"))]
 pub(crate) struct CreateArguments {
     #[command(flatten)]
     inputs: InputArguments,
-    /// Write the archive to this file; `-` is standard output
+    /// Write to this file; `-` is standard output
     ///
     /// A pipe or a device gets it in one pass, as with --stream.
     #[arg(short, long, value_name = "OUT.czip")]
     output: PathBuf,
-    /// Compress chunks together (small), or each separately, so caches can share them (shared)
+    /// Compress chunks together (small) or separately (shared)
+    ///
+    /// Caches can share chunks of profile `shared`.
     #[arg(long, value_name = "NAME", default_value = "small", value_parser = parse_profile)]
     profile: Profile,
-    /// Cut chunks of this average size, 1KiB to 1MiB, rounded to the nearest power of two
+    /// Cut chunks of this average size
+    ///
+    /// From 1KiB to 1MiB, rounded to the nearest power of two.
     #[arg(long, value_name = "SIZE", default_value = "32KiB", value_parser = bounded::chunk_size)]
     chunk_size: u32,
     /// Cut chunks by this method: modp, pack or fixed
     #[arg(long, value_name = "NAME", default_value_t)]
     chunker: ChunkingMethod,
-    /// Compress with zstd, gzip, bzip2 or none, optionally at a level, such as zstd:19
-    #[arg(long, value_name = "METHOD[:LEVEL]", default_value_t)]
+    /// Compress with zstd, gzip, bzip2 or none
+    ///
+    /// A level N is optional, such as zstd:19.
+    #[arg(long, value_name = "METHOD[:N]", default_value_t)]
     compress: Compression,
-    /// Write the archive in one pass, with the valid header at the end
+    /// Write in one pass, with the valid header at the end
     #[arg(long)]
     stream: bool,
-    /// Compress up to this size of chunks together, in profile `small`, at most 8MiB [default: 256KiB]
+    /// Compress up to this size of chunks together [default: 256KiB]
     ///
-    /// 0 compresses each chunk separately.
+    /// At most 8MiB, and only in profile `small`. 0 compresses each chunk separately.
     #[arg(long, value_name = "SIZE", value_parser = parse_frame_size)]
     frame_size: Option<u32>,
     /// Do not compress chunks against similar earlier ones
     #[arg(long)]
     no_delta: bool,
-    /// Optimize the archive for clients that have OLD.czip, such as the previous release
+    /// Optimize for clients that have OLD.czip
     ///
-    /// These clients fetch less, because chunks of OLD.czip are stored separately from new ones. OLD.czip must have the
-    /// same options for chunks. Clients that use `get --archive` fetch more, because frames differ from those of
-    /// OLD.czip.
+    /// An example is the previous release. These clients fetch less, because chunks of OLD.czip are stored separately
+    /// from new ones. OLD.czip must have the same options for chunks. Clients that use `get --archive` fetch more,
+    /// because frames differ from those of OLD.czip.
     #[arg(long, value_name = "OLD.czip")]
     after: Vec<PathBuf>,
     /// Do not unpack tar, cpio, zip and ar archives internally
     #[arg(long)]
     no_containers: bool,
-    /// Use at most this much memory for the names of chunks, at least 1MB
+    /// Limit the memory for names of chunks
     ///
-    /// When it is full, the least recently seen names are forgotten. Their chunks are stored again if they repeat. A
-    /// name takes at most 48 bytes.
+    /// At least 1MB. When it is full, the least recently seen names are forgotten. Their chunks are stored again if
+    /// they repeat. A name takes at most 48 bytes.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_index_memory)]
     index_memory: usize,
     #[command(flatten)]
@@ -210,11 +220,12 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         true => Interrupt::default(),
         false => Interrupt::listen()?,
     };
-    let called = match is_standard(&arguments.output) {
-        true => "standard output".to_owned(),
-        false => arguments.output.display().to_string(),
+    let cannot_write = match is_standard(&arguments.output) {
+        true => "cannot write to standard output".to_owned(),
+        false => format!("cannot write to \"{}\"", arguments.output.display()),
     };
-    let (output, passed_over) = output(arguments, is_pipe).with_context(|| called.clone())?;
+    let opened = output(arguments, is_pipe);
+    let (output, passed_over) = opened.with_context(|| cannot_write.clone())?;
     let mut options = options(arguments, is_pipe)?;
     options.passed_over = passed_over;
     let found = (arguments.inputs).open(Some(&arguments.output), &interrupt)?;
@@ -239,7 +250,7 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     });
     bar.finish_and_clear();
     let created = interrupt.or(created.map_err(|error| match error {
-        CreateError::Output(_) => anyhow::Error::from(error).context(called),
+        CreateError::Output(error) => anyhow!("{cannot_write}: {error}"),
         CreateError::SameName { .. } | CreateError::OutputIsInput { .. } | CreateError::Nothing => {
             WrongArguments(error.into()).into()
         }
@@ -320,7 +331,7 @@ fn output(arguments: &CreateArguments, is_pipe: bool) -> anyhow::Result<(Output,
     };
     ensure!(
         !file.is_terminal(),
-        "cannot write an archive to a terminal: give a file with -o, or a pipe"
+        "it is a terminal (give a file with -o, or a pipe)"
     );
     let own = FileId::of(&file.metadata()?);
     Ok((Output::Pipe(Box::new(file)), vec![own]))
@@ -364,7 +375,7 @@ pub(crate) fn temporary_for(output: &Path) -> PathBuf {
 
 fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
     if paths.iter().any(|path| is_standard(path)) {
-        let stream = EndableInput::standard(interrupt).context("standard input")?;
+        let stream = EndableInput::standard(interrupt).context("cannot open standard input")?;
         return Ok(vec![Input::Stream(Box::new(stream))]);
     }
     Ok(paths.iter().cloned().map(Input::Path).collect())
@@ -450,5 +461,8 @@ fn parse_index_memory(text: &str) -> Result<usize, String> {
     let ByteSize(asked) = text.parse().map_err(|error| format!("{error}"))?;
     let bytes = usize::try_from(asked).ok();
     let enough = bytes.filter(|&bytes| bytes >= INDEX_BYTES_MIN);
-    enough.ok_or_else(|| "must be at least 1MB".to_owned())
+    enough.ok_or_else(|| {
+        let hint = bounded::unit_hint(text, "MiB");
+        format!("must be at least 1MB{hint}")
+    })
 }

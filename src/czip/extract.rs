@@ -29,7 +29,11 @@ use crate::{
     told::tell,
 };
 
-const AFTER_HELP: &str = "\
+const EXAMPLE: &str = "\
+Example:
+  refrain czip extract docs.czip -o out";
+
+const AFTER_LONG_HELP: &str = "\
 Everything is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed. \
 At any time, each file is the old one or the complete new one. After Ctrl-C, SIGTERM, an error or a full disk, \
 nothing has changed. There is one exception: an existing file cannot be replaced, such as an immutable one, and the \
@@ -46,21 +50,25 @@ The content of standard input gets the name of the archive without `.czip`: `log
 An archive from a pipe is first copied to an unnamed temporary file in $TMPDIR, as it is not read in order.";
 
 #[derive(clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = EXAMPLE, after_long_help = format!("{EXAMPLE}\n\n{AFTER_LONG_HELP}"))]
 pub(super) struct ExtractArguments {
     #[command(flatten)]
     archive: ArchiveArguments,
-    /// Extract only these files and directories, named as in `list` [default: all]
+    /// Extract only these files and directories [default: all]
     ///
-    /// `./` before a name is ignored, and `.` is everything.
+    /// They are named as in `list`. `./` before a name is ignored, and `.` is everything.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
-    /// Extract to this directory, and create it if needed; `-` writes a single file to standard output
+    /// Extract to this directory, and create it if needed
+    ///
+    /// `-` writes a single file to standard output.
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
     #[command(flatten)]
     cache: CacheArguments,
-    /// Skip damaged files and extract all others; existing files with the names of damaged ones stay
+    /// Skip damaged files and extract all others
+    ///
+    /// Existing files with the names of damaged ones stay.
     #[arg(long)]
     skip_damaged: bool,
     /// Decompress with N threads [default: one per CPU]
@@ -208,7 +216,7 @@ fn to_standard_output(arguments: &ExtractArguments) -> anyhow::Result<()> {
     let range = match &arguments.paths[..] {
         [] => the_file(&entries).with_context(|| called.clone())?,
         [path] => catalog::content_of(&entries, &meant(&entries, path))
-            .with_context(|| format!("{called}: {}", path.display()))?,
+            .with_context(|| format!("{called}: \"{}\"", path.display()))?,
         paths => bail!(
             "standard output takes one file, but {} paths are given",
             paths.len()

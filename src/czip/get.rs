@@ -32,7 +32,11 @@ use crate::{
     told::tell,
 };
 
-const AFTER_HELP: &str = "\
+const EXAMPLE: &str = "\
+Example:
+  refrain czip get https://example.org/v2.czip -o v2.tar --seed v1.tar";
+
+const AFTER_LONG_HELP: &str = "\
 Any web server works. A server that supports Range requests sends only new data. The download is kept in FILE.part \
 until FILE is complete. After Ctrl-C, a broken connection, a full disk or a power cut, the same command resumes it. \
 FILE appears only when it is complete and checked. FILE.part needs at most the space of FILE and of the archive's \
@@ -47,29 +51,31 @@ The content of an archive of several files is one stream, without separators. It
 the directory tree, use `get --archive` and then `extract`, or `extract URL -o DIR`.";
 
 #[derive(clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = EXAMPLE, after_long_help = format!("{EXAMPLE}\n\n{AFTER_LONG_HELP}"))]
 pub(super) struct GetArguments {
     /// Fetch the archive at this http or https address
     #[arg(value_name = "URL", value_parser = bounded::web_address)]
     url: String,
-    /// Write the content to this file, or to the file that this link leads to
+    /// Write the content to this file
     ///
-    /// For standard output, use `cat URL` or, for one file of several, `extract URL PATH -o -`.
+    /// If it is a link, the file that it leads to is written. For standard output, use `cat URL` or, for one file of
+    /// several, `extract URL PATH -o -`.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     cache: CacheArguments,
-    /// Reuse data from these files, directories and archives, such as an earlier release
+    /// Reuse data from these files, directories and archives
     ///
-    /// An existing output is always used too. Archives provide chunks and stored frames. Without keys, an encrypted
-    /// one provides only stored frames.
+    /// An example is an earlier release. An existing output is always used too. Archives provide chunks and stored
+    /// frames. Without keys, an encrypted one provides only stored frames.
     #[arg(long, value_name = "FILE|DIR", num_args = 1.., value_parser = OsStringValueParser::new().try_map(parse_seed))]
     seed: Vec<PathBuf>,
-    /// Fetch chunks by name from this server, such as `refrain czip serve`, or from a cache in front of it
+    /// Fetch chunks by name from this server
     ///
-    /// May be given several times. Each edge is asked for its share of the chunks, `URL/.czip/chunk/NAME`. It has up to
-    /// 10s to answer. It gets up to 256 requests at the same time, divided by the number of edges. The archive's own
-    /// server gets twice as many, if it is an edge. Chunks that no edge has come from the archive's server.
+    /// An edge is `refrain czip serve`, or a cache in front of it. May be given several times. Each edge is asked for
+    /// its share of the chunks, `URL/.czip/chunk/NAME`. It has up to 10s to answer. It gets up to 256 requests at the
+    /// same time, divided by the number of edges. The archive's own server gets twice as many, if it is an edge. Chunks
+    /// that no edge has come from the archive's server.
     #[arg(long = "edge", value_name = "URL", value_parser = bounded::web_address)]
     edges: Vec<String>,
     /// Send at most N requests, plus one per MiB to fetch
@@ -77,7 +83,9 @@ pub(super) struct GetArguments {
     /// If data is missing in more places, neighbouring ranges are joined.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = bounded::count)]
     requests: usize,
-    /// Send up to N requests at the same time, at most 64
+    /// Send up to N requests at the same time
+    ///
+    /// At most 64.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = bounded::requests_at_a_time())]
     connections: usize,
     /// Assemble the file with N threads [default: one per CPU]
@@ -91,7 +99,9 @@ pub(super) struct GetArguments {
     /// use as a seed.
     #[arg(long)]
     archive: bool,
-    /// Write one file even if the archive has several: their content, one after the other
+    /// Write the content of several files as one file
+    ///
+    /// Their contents follow one after the other.
     #[arg(long, conflicts_with = "archive")]
     joined: bool,
     /// Report as one JSON object
@@ -364,12 +374,16 @@ impl Report<'_> {
             let share = percent(self.fetched.bytes as f64, plain_bytes as f64);
             fetched += &format!(", {share} of the plain content");
         }
-        let parts = format!(
-            "header {}, table {}, frames {}",
-            of(&got.header),
-            of(&got.table),
-            of(&got.frames)
-        );
+        let parts = match got.has_ranges {
+            true => format!(
+                "header {}, table {}, frames {}",
+                of(&got.header),
+                of(&got.table),
+                of(&got.frames)
+            ),
+            // All of it came in one answer, whatever it was asked for.
+            false => "not separate: the server does not support Range requests".to_owned(),
+        };
         lines.extend([
             ("fetched", fetched),
             ("parts", parts),
@@ -453,6 +467,30 @@ mod tests {
         let reused = "downloaded 74.0 kB of 1.73 MB, reused the rest";
         assert_eq!(headline(&got, 74_000), reused);
         assert_eq!(headline(&got, 1_730_000), "downloaded 1.73 MB");
+    }
+
+    #[test]
+    fn parts_are_shown_only_where_they_were_fetched_apart() {
+        for (has_ranges, said) in [(true, "frames 7 B in 1 request"), (false, "not separate: ")] {
+            let got = GetReport {
+                frames: Transfer {
+                    bytes: 7,
+                    requests: 1,
+                },
+                has_ranges,
+                ..GetReport::default()
+            };
+            let report = Report {
+                fetched: got.transferred(),
+                stored: None,
+                got: &got,
+            };
+            let lines = report.lines(true);
+            let parts = lines.iter().find(|(name, _)| *name == "parts");
+            let (_, parts) = parts.expect("a line");
+            assert!(parts.contains(said), "{parts}");
+            assert_eq!(parts.contains("frames"), has_ranges, "{parts}");
+        }
     }
 
     #[test]

@@ -26,11 +26,12 @@ const OWN: [&str; 12] = [
 /// Headers of requests for a URL.
 #[derive(clap::Args)]
 pub(super) struct HeaderArguments {
-    /// Send this header with each request to the URL's server, such as 'Authorization: Bearer ...'
+    /// Send this header, NAME: VALUE, with each request
     ///
-    /// Other servers that it redirects to do not get the header. @FILE reads headers from a file, one per line, so
-    /// secrets do not appear in the list of processes.
-    #[arg(long = "header", value_name = "NAME: VALUE|@FILE")]
+    /// An example is 'Authorization: Bearer ...'. Only the URL's server gets the header. Other servers that it
+    /// redirects to do not get it. @FILE reads headers from a file, one per line, so secrets do not appear in the list
+    /// of processes.
+    #[arg(long = "header", value_name = "HEADER|@FILE")]
     headers: Vec<String>,
 }
 
@@ -44,11 +45,12 @@ impl HeaderArguments {
                 continue;
             };
             let content = keys::read(Path::new(file))?;
+            let cannot_read = || format!("cannot read headers from \"{file}\"");
             let content = str::from_utf8(&content)
-                .with_context(|| format!("cannot read headers from \"{file}\": it is not text"))?;
+                .with_context(|| format!("{}: it is not text", cannot_read()))?;
             let lines = content.lines().map(str::trim_end);
             for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-                headers.push(parse(line).with_context(|| file.to_owned())?);
+                headers.push(parse(line).with_context(cannot_read)?);
             }
         }
         Ok(headers)

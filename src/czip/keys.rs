@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use console::Term;
 use refrain_czip::{
     archive::{Archive, Source},
@@ -30,9 +30,10 @@ const GROUP_SECRET: &str = "REFRAIN_CZIP_GROUP_SECRET";
 /// Keys to encrypt an archive to.
 #[derive(clap::Args)]
 pub(super) struct EncryptArguments {
-    /// Encrypt to this public key; only holders of its private key can read the archive
+    /// Encrypt to this public key, or to those in FILE
     ///
-    /// It is an age key (age1...), an ssh key (`ssh-ed25519 ...` or `ssh-rsa ...`), or a file with a key per line.
+    /// Only holders of a private key can read the archive. KEY is an age key (age1...) or an ssh key
+    /// (`ssh-ed25519 ...` or `ssh-rsa ...`). FILE has one key per line.
     #[arg(long, value_name = "KEY|FILE")]
     encrypt_to: Vec<String>,
     /// Use the group secret in this file [env: REFRAIN_CZIP_GROUP_SECRET=]
@@ -49,19 +50,23 @@ pub(super) struct EncryptArguments {
 /// Keys that open an encrypted archive.
 #[derive(Clone, clap::Args)]
 pub(super) struct UnlockArguments {
-    /// Open encrypted archives with the keys in this file: an age identity file or an ssh private key
+    /// Open encrypted archives with this age or ssh key
+    ///
+    /// FILE is an age identity file, with one key per line, or an ssh private key. May be given several times.
     #[arg(short, long, value_name = "FILE", env = "REFRAIN_CZIP_IDENTITY")]
     identity: Vec<PathBuf>,
-    /// Use the archive's group secret, in this file, to check names and frames
+    /// Use the group secret in this file
     ///
-    /// They are compared with the data that they are made from. Archives can be read without it.
+    /// Names and frames are checked with it: they are compared with the data that they are made from. Archives can be
+    /// read without it.
     #[arg(long, value_name = "FILE", env = GROUP_SECRET)]
     group_secret: Option<PathBuf>,
 }
 
 fn read_secret(path: &Path) -> anyhow::Result<GroupSecret> {
     let content = read(path)?;
-    GroupSecret::parse(&content).with_context(|| path.display().to_string())
+    let secret = GroupSecret::parse(&content);
+    secret.with_context(|| format!("cannot use group secret \"{}\"", path.display()))
 }
 
 impl EncryptArguments {
@@ -92,7 +97,10 @@ impl EncryptArguments {
                 false => key.clone(),
             };
             let lines: Vec<&str> = content.lines().collect();
-            let found = Recipients::parse(&lines).with_context(|| key.clone())?;
+            let found = Recipients::parse(&lines).map_err(|error| match is_file {
+                true => anyhow!("cannot read keys from \"{key}\": {error}"),
+                false => anyhow!("invalid key \"{key}\": {}", error.problem),
+            })?;
             recipients.join(found)?;
         }
         let secret_path = self.group_secret.clone().or(variable.map(PathBuf::from));
@@ -155,13 +163,12 @@ fn ask(file: &str) -> Option<Zeroizing<String>> {
 
 /// A file of keys, or of other secrets.
 pub(super) fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-    let called = || path.display().to_string();
-    let file = File::open(path).with_context(called)?;
+    let file = File::open(path).with_context(|| told::cannot_open(path))?;
     // What grows leaves copies behind that nobody wipes.
     let mut content = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize + 1));
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut content)
-        .with_context(called)?;
+        .with_context(|| format!("cannot read \"{}\"", path.display()))?;
     ensure!(
         content.len() as u64 <= FILE_BYTES_MAX,
         "\"{}\" is too large for a file of keys or headers (limit 1 MiB)",

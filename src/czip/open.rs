@@ -26,7 +26,11 @@ use super::{
     standard_io::{self, EndableInput, is_standard},
 };
 use crate::{
-    interrupt::Interrupt, progress, table::printable_path, told::tell, wrong::WrongArguments,
+    interrupt::Interrupt,
+    progress,
+    table::printable_path,
+    told::{cannot_open, tell},
+    wrong::WrongArguments,
 };
 
 /// Options for reading an archive: keys, headers and a time limit.
@@ -36,9 +40,9 @@ pub(super) struct AccessArguments {
     pub keys: UnlockArguments,
     #[command(flatten)]
     headers: HeaderArguments,
-    /// Wait at most this time for a server to begin or continue an answer, then repeat the request
+    /// Wait at most this time for a silent server
     ///
-    /// A request is repeated up to 5 times in a row.
+    /// If the server does not begin or continue its answer, the request is repeated, up to 5 times in a row.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time_to_wait)]
     timeout: TimeSpan,
 }
@@ -61,19 +65,19 @@ impl AccessArguments {
 /// The cache for chunks of archives on servers.
 #[derive(clap::Args)]
 pub(super) struct CacheArguments {
-    /// Keep chunks in this directory for later downloads of any archive
+    /// Keep chunks in this directory for later downloads
     ///
-    /// `get`, `extract`, `mount` and `proxy` can share it.
+    /// They serve downloads of any archive. `get`, `extract`, `mount` and `proxy` can share the directory.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// Limit the cache on disk to this size; the oldest chunks are deleted first
+    /// Limit the cache on disk
     ///
-    /// GiB are 2^30 bytes, GB or G 10^9.
+    /// At least 1MB. The oldest chunks are deleted first. GiB are 2^30 bytes, GB or G 10^9.
     #[arg(
         long,
         value_name = "SIZE",
         default_value_t = ByteSize(CacheOptions::BYTES_MAX),
-        value_parser = bounded::size,
+        value_parser = bounded::disk_cache,
         requires = "cache"
     )]
     cache_size: ByteSize,
@@ -93,7 +97,9 @@ pub(super) type AnySource = Box<dyn Source>;
 /// An archive that is read.
 #[derive(clap::Args)]
 pub(super) struct ArchiveArguments {
-    /// Read this archive, or the one at this http or https address; `-` is standard input
+    /// Read this archive or URL; `-` is standard input
+    ///
+    /// A URL is an http or https address.
     #[arg(value_name = "IN.czip|URL")]
     archive: PathBuf,
     #[command(flatten)]
@@ -105,7 +111,7 @@ impl ArchiveArguments {
     /// file without a name first: an archive is not read in order.
     fn open(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
         let source = self.source(interrupt)?;
-        Archive::open(source, CacheBytes::default()).with_context(|| self.called())
+        Archive::open(source, CacheBytes::default()).with_context(|| self.cannot_open())
     }
 
     /// The same, unlocked if it is encrypted.
@@ -121,16 +127,18 @@ impl ArchiveArguments {
 
     /// The same of one that may be shorter or longer than it should be: that is told.
     pub(super) fn open_damaged(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
-        let called = || self.called();
+        let cannot_open = || self.cannot_open();
         let source = self.source(interrupt)?;
-        let found = source.bytes().with_context(called)?;
+        let found = source.bytes().with_context(cannot_open)?;
         let archive = Archive::open_damaged(source, CacheBytes::default());
-        let mut archive = archive.with_context(called)?;
+        let mut archive = archive.with_context(cannot_open)?;
         let expected = archive.header().archive_bytes;
         if expected != found {
-            tell(FormatError::Length { expected, found });
+            let length = FormatError::Length { expected, found };
+            tell(format_args!("{}: {length}", self.called()));
         }
-        self.access.keys.unlock(&mut archive).with_context(called)?;
+        let unlocked = self.access.keys.unlock(&mut archive);
+        unlocked.with_context(|| self.called())?;
         Ok(archive)
     }
 
@@ -151,10 +159,10 @@ impl ArchiveArguments {
         let Some(options) = cache.options() else {
             return Ok(archive);
         };
-        let called = self.called();
         ensure!(
             url(&self.archive).is_some(),
-            "{called}: --cache is only for archives on web servers, and this one is local (remove --cache)"
+            "{}: --cache is only for archives on web servers, and this one is local (remove --cache)",
+            self.called()
         );
         let cache = Cache::open(&options, |folder, error| {
             let folder = printable_path(folder);
@@ -162,12 +170,12 @@ impl ArchiveArguments {
                 "cannot keep all fetched data in cache \"{folder}\": {error}"
             ));
         });
-        let cache = cache.with_context(|| options.folder.display().to_string())?;
+        let cache = cache.with_context(|| cannot_open(&options.folder))?;
         Ok(archive.with_cache(Arc::new(cache)))
     }
 
     fn source(&self, interrupt: &Interrupt) -> anyhow::Result<AnySource> {
-        let called = || self.called();
+        let cannot_open = || self.cannot_open();
         if let Some(url) = url(&self.archive) {
             let options = self.access.remote(retry::told())?;
             let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES);
@@ -175,14 +183,23 @@ impl ArchiveArguments {
                 RemoteSourceError::Remote(error) => failed(error),
                 error => error.into(),
             });
-            return Ok(Box::new(source.with_context(called)?));
+            return Ok(Box::new(source.with_context(cannot_open)?));
         }
         let file = match is_standard(&self.archive) {
             true => standard_input(interrupt),
             false => File::open(&self.archive),
         };
-        let source = file.and_then(FileSource::new).with_context(called)?;
+        let source = file.and_then(FileSource::new).with_context(cannot_open)?;
         Ok(Box::new(source))
+    }
+
+    /// What the error says first if it cannot be opened. Those of servers name the address again.
+    fn cannot_open(&self) -> String {
+        match url(&self.archive) {
+            Some(_) => self.called(),
+            None if is_standard(&self.archive) => "cannot open standard input".to_owned(),
+            None => cannot_open(&self.archive),
+        }
     }
 
     /// What messages call it. What follows a `?` in an address is often a signature that opens the door.

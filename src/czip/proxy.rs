@@ -10,6 +10,7 @@ use refrain_czip::{
 use refrain_gateway::units::{ByteSize, TimeSpan};
 
 use super::{bounded, listen::ListenArguments};
+use crate::told::cannot_open;
 
 const AFTER_HELP: &str = "\
 The answer to a request for /x is the content of the origin's /x.czip, if it exists. Chunks come from the cache, or \
@@ -29,13 +30,13 @@ pub(super) struct ProxyArguments {
     /// Keep chunks in this directory, which other proxies and `get` can share
     #[arg(long, value_name = "DIR")]
     cache: PathBuf,
-    /// Limit the cache on disk to this size; the oldest chunks are deleted first
+    /// Limit the cache on disk
     ///
-    /// Whole archives, from servers without Range requests, may take the same size again. One of them may take at most
-    /// a quarter of it.
+    /// At least 1MB. The oldest chunks are deleted first. Whole archives, from servers without Range requests, may take
+    /// the same size again. One of them may take at most a quarter of it.
     ///
     /// GiB are 2^30 bytes, GB or G 10^9.
-    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(CacheOptions::BYTES_MAX), value_parser = bounded::size)]
+    #[arg(long, value_name = "SIZE", default_value_t = ByteSize(CacheOptions::BYTES_MAX), value_parser = bounded::disk_cache)]
     cache_size: ByteSize,
     /// Use at most this much memory for chunks of all files
     ///
@@ -60,7 +61,7 @@ pub(super) fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     ensure!(
         !fs::metadata(&arguments.cache).is_ok_and(|there| !there.is_dir()),
         "{}: it is a file, not a directory",
-        arguments.cache.display()
+        cannot_open(&arguments.cache)
     );
     let defaults = ProxyOptions::new(&arguments.origin, arguments.cache.clone());
     let options = ProxyOptions {

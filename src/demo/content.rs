@@ -8,6 +8,8 @@ use std::{
 
 use anyhow::{Context, ensure};
 
+use crate::told::cannot_open;
+
 /// Successive releases of real packages and their pages; `demo/corpus/README.md` has their
 /// sources and licences.
 const CORPUS: &[u8] = include_bytes!("../../demo/corpus/objects.tar.zst");
@@ -77,7 +79,7 @@ fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let cannot_read = || format!("cannot read \"{}\"", folder.display());
-        for entry in fs::read_dir(&folder).with_context(cannot_read)? {
+        for entry in fs::read_dir(&folder).with_context(|| cannot_open(&folder))? {
             let entry = entry.with_context(cannot_read)?;
             let kind = entry.file_type().with_context(cannot_read)?;
             if kind.is_dir() {
@@ -102,7 +104,9 @@ fn read_within(files: &[PathBuf], bytes_max: u64) -> anyhow::Result<Vec<Object>>
         let mut bytes = Vec::new();
         // A byte more tells what is too long, even of what has no length, such as a pipe.
         File::open(path)
-            .and_then(|file| file.take(bytes_left + 1).read_to_end(&mut bytes))
+            .with_context(|| cannot_open(path))?
+            .take(bytes_left + 1)
+            .read_to_end(&mut bytes)
             .with_context(|| format!("cannot read \"{}\"", path.display()))?;
         bytes_left = bytes_left
             .checked_sub(bytes.len() as u64)

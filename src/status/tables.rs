@@ -220,8 +220,9 @@ fn saved(app: u64, link: u64) -> String {
 }
 
 fn links(peers: &[Peer]) -> Table {
-    let mut table =
-        Table::new("peer  lanes  rtt  flows  bypassed  holes  cache sent  received  <effort");
+    let mut table = Table::new(
+        "peer  lanes  rtt  flows  uncached blocks  cache gaps  cache sent  received  <effort",
+    );
     for peer in peers {
         let bypassed = peer.sent.bypassed_blocks + peer.received.bypassed_blocks;
         let filled = |counts: &Direction| {
@@ -229,7 +230,10 @@ fn links(peers: &[Peer]) -> Table {
         };
         let effort = peer.effort.as_ref().map_or("-".to_owned(), |effort| {
             let (period, level) = (effort.period_bytes, effort.zstd_level);
-            format!("p = {period}, zstd {level} ({})", effort.reason)
+            format!(
+                "sampling period {period} B, zstd {level} ({})",
+                effort.reason
+            )
         });
         table.row([
             peer.label(),
@@ -339,7 +343,7 @@ fn waited(limited_by: &LimitedBy, age_s: f64) -> String {
         ("reader", limited_by.reader_s),
         ("credit", limited_by.credit_s),
         ("link", limited_by.link_s),
-        ("processor", limited_by.processor_s),
+        ("CPU", limited_by.processor_s),
     ];
     let waits = waits
         .into_iter()
@@ -349,7 +353,7 @@ fn waited(limited_by: &LimitedBy, age_s: f64) -> String {
         .map(|(name, seconds)| format!("{name} {}", percent(seconds, age_s)))
         .collect();
     match waits.is_empty() {
-        true => "nothing".to_owned(),
+        true => "-".to_owned(),
         false => waits.join(", "),
     }
 }
@@ -425,7 +429,7 @@ fn change(count: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use refrain_gateway::status::{CarriedBytes, Total};
+    use refrain_gateway::status::{CarriedBytes, Effort, Total};
 
     use super::*;
 
@@ -609,6 +613,35 @@ mod tests {
         assert_eq!(classes, ["ordinary", "-"], "{out}");
         assert!(out.contains("link 25.0 %"), "{out}");
         assert!(!out.contains("reader"), "{out}");
+    }
+
+    #[test]
+    fn waits_are_named_and_a_flow_without_any_has_a_dash() {
+        assert_eq!(waited(&LimitedBy::default(), 1.0), "-");
+        let busy = LimitedBy {
+            processor_s: 0.5,
+            ..LimitedBy::default()
+        };
+        assert_eq!(waited(&busy, 1.0), "CPU 50.0 %");
+    }
+
+    #[test]
+    fn columns_of_links_have_plain_names() {
+        let mut peer = Peer::default();
+        peer.effort = Some(Effort {
+            period_bytes: 32,
+            zstd_level: 3,
+            reason: "nothing measured yet".to_owned(),
+        });
+        let mut out = Vec::new();
+        links(&[peer]).print(&mut out).expect("memory");
+        let out = String::from_utf8(out).expect("text");
+        for part in [
+            "uncached blocks  cache gaps",
+            "sampling period 32 B, zstd 3 (nothing measured yet)",
+        ] {
+            assert!(out.contains(part), "{part} is not in\n{out}");
+        }
     }
 
     #[test]

@@ -31,22 +31,21 @@ pub(super) fn stat(stat: &StoreStat, is_verbose: bool, out: &mut dyn Write) -> i
         all.push(("damaged", damaged));
     }
     if is_verbose {
-        let of_chunks = percent(disk.index as f64, disk.chunks as f64);
+        // A store of added files has no chunks itself.
+        let of_chunks = match disk.chunks {
+            0 => String::new(),
+            chunks => format!(" ({} of that)", percent(disk.index as f64, chunks as f64)),
+        };
         let entries = count(stat.recipe_entries, "entry", "entries");
+        let oldest = stat.oldest_s.map(since);
+        let oldest = oldest.map_or_else(String::new, |ago| format!(", the oldest from {ago}"));
         all.extend([
-            ("chunks on disk", bytes(disk.chunks)),
-            (
-                "index",
-                format!("{} ({of_chunks} of the chunks)", bytes(disk.index)),
-            ),
-            ("recipes", format!("{}, {entries}", bytes(disk.recipes))),
-            ("other", bytes(disk.other)),
-            ("segments", stat.segments.to_string()),
-            (
-                "oldest segment",
-                stat.oldest_s.map_or("-".to_owned(), since),
-            ),
-            ("openings", stat.openings.to_string()),
+            ("chunk data", bytes(disk.chunks)),
+            ("index", format!("{}{of_chunks}", bytes(disk.index))),
+            ("chunk order", format!("{}, {entries}", bytes(disk.recipes))),
+            ("other files", bytes(disk.other)),
+            ("segments", format!("{}{oldest}", stat.segments)),
+            ("flow openings", stat.openings.to_string()),
             ("added files", stat.files.to_string()),
             ("memory when open", bytes(stat.memory_bytes)),
         ]);
@@ -90,25 +89,56 @@ pub(super) fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
 pub(super) fn verified(report: &VerifyReport, out: &mut dyn Write) -> io::Result<()> {
     let chunks = |number| count(number, "chunk", "chunks");
     let intact = format!("{}, {}", chunks(report.chunks), bytes(report.bytes));
-    let mut others = Vec::new();
-    match report.is_whole() {
-        true => writeln!(out, "OK: {intact}")?,
-        false => {
-            let metadata = ("part of the metadata", "parts of the metadata");
-            let damaged = [
-                (report.damaged_chunks, ("chunk", "chunks")),
-                (report.damaged_metadata, metadata),
-            ];
-            let damaged = damaged.into_iter().filter(|&(number, _)| number > 0);
-            let damaged: Vec<_> = damaged
-                .map(|(number, (one, more))| count(number, one, more))
-                .collect();
-            writeln!(out, "damaged: {}", damaged.join(", "))?;
-            others.push(("intact", intact));
-        }
+    let changed = match report.changed_chunks {
+        0 => String::new(),
+        changed => format!("{} of changed or missing files", chunks(changed)),
+    };
+    if report.is_whole() && changed.is_empty() {
+        return writeln!(out, "OK: {intact}");
     }
-    if report.changed_chunks > 0 {
-        others.push(("in changed files", chunks(report.changed_chunks)));
+    if report.is_whole() {
+        writeln!(out, "changed: {changed} (run `refrain store add` again)")?;
+        return lines(&[("intact", intact)], out);
+    }
+    let metadata = ("part of the metadata", "parts of the metadata");
+    let damaged = [
+        (report.damaged_chunks, ("chunk", "chunks")),
+        (report.damaged_metadata, metadata),
+    ];
+    let damaged = damaged.into_iter().filter(|&(number, _)| number > 0);
+    let damaged: Vec<_> = damaged
+        .map(|(number, (one, more))| count(number, one, more))
+        .collect();
+    writeln!(out, "damaged: {}", damaged.join(", "))?;
+    let mut others = vec![("intact", intact)];
+    if !changed.is_empty() {
+        others.push(("changed", changed));
     }
     lines(&others, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_of_verify_has_the_worst() {
+        let first = |report: &VerifyReport| {
+            let mut out = Vec::new();
+            verified(report, &mut out).expect("memory");
+            let text = String::from_utf8(out).expect("text");
+            text.lines().next().unwrap_or_default().to_owned()
+        };
+        let mut report = VerifyReport {
+            chunks: 66,
+            bytes: 300_000,
+            ..VerifyReport::default()
+        };
+        assert_eq!(first(&report), "OK: 66 chunks, 300 kB");
+        report.changed_chunks = 134;
+        let changed = "changed: 134 chunks of changed or missing files (";
+        assert!(first(&report).starts_with(changed), "{}", first(&report));
+        report.damaged_chunks = 1;
+        assert_eq!(first(&report), "damaged: 1 chunk");
+    }
 }

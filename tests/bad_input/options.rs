@@ -155,6 +155,32 @@ fn the_gateways_own_key_as_its_peers() {
 }
 
 #[test]
+fn errors_of_usage_have_one_form() {
+    let site = Site::new();
+    let nowhere = site.path("nowhere").display().to_string();
+    for (arguments, command) in [
+        (&["far", "--lane", "3"][..], "far"),
+        (&["far", "--key", &nowhere, "--peer-key", &nowhere], "far"),
+        (&["near"], "near"),
+        (&["near", "--require-peer", "5"], "near"),
+        (&["demo", "--flows", "0"], "demo"),
+        (&["czip", "create", "-o", &nowhere], "czip create"),
+        (&["man", "nothing"], "man"),
+        (&["nothing"], ""),
+    ] {
+        let (code, error) = refrain_fails(arguments);
+        assert_eq!(code, 2, "{error}");
+        let program = format!("refrain {command}");
+        let help = format!("\nsee '{} --help'\n", program.trim_end());
+        assert!(
+            error.starts_with("error: ") && error.ends_with(&help),
+            "{error}"
+        );
+        assert!(!error.contains("Usage:"), "{error}");
+    }
+}
+
+#[test]
 fn all_missing_options_are_named_at_once() {
     let far = ["--key", "--peer-key"];
     let near = ["--peer", "--key", "--peer-key", "one of --forward"];
@@ -251,6 +277,11 @@ fn an_admin_page_with_a_token_answers_nobody_else() {
     let (code, error) = refrain_fails(&["status", "--admin", &admin]);
     assert_eq!(code, 1);
     assert!(error.contains("--admin-token-file"), "{error}");
+    let other = site.write("other-token", "correct-horse-batterx");
+    let ask = ["status", "--admin", &admin, "--admin-token-file", &other];
+    let (code, error) = refrain_fails(&ask);
+    assert_eq!(code, 1);
+    assert!(error.contains("refused this admin token"), "{error}");
     let shown = refrain(&[
         "status",
         "--admin",

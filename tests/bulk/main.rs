@@ -138,7 +138,10 @@ fn what_cannot_be_read_is_named_and_the_exit_code_is_1() {
     assert_eq!(json(&output)["unread_files"], 1);
     assert!(json(&output)["redundancy"].as_f64().unwrap() > 0.45);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("\"none\": No such file"), "{said}");
+    assert!(
+        said.contains("cannot open \"none\": No such file"),
+        "{said}"
+    );
     assert!(said.contains("could not read 1 path"), "{said}");
     let nothing = bulk(songs.path(), &["none"]);
     assert_eq!(nothing.status.code(), Some(1));

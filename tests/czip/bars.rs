@@ -101,6 +101,16 @@ fn what_takes_long_shows_how_far_it_is() {
 }
 
 #[test]
+fn bytes_have_the_digits_that_reports_show() {
+    let world = World::new();
+    world.write("file", &noise(1, 12_340_000));
+    let (report, shown) = run(&world, &["create", "file", "-o", "file.czip"], &[]);
+    let report = String::from_utf8(report).expect("text");
+    assert!(report.starts_with("12.3 MB → "), "{report}");
+    assert!(shown.contains("of 12.3 MB, "), "{shown:?}");
+}
+
+#[test]
 fn nothing_is_shown_where_no_terminal_is() {
     let world = World::new();
     world.write("file", &noise(1, 3_000_000));

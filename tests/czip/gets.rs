@@ -513,12 +513,12 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
     let server = Server::start(archive(&world, b"content"), u64::MAX);
     let get = ["get", &server.url(), "-o", "out", "--cache", "content"];
     let (_, error) = world.fails(&get);
-    let expected = "refrain: content: it is a file, not a directory\n";
-    assert_eq!(error, expected);
+    let expected = " \"content\": it is a file, not a directory\n";
+    assert_eq!(error, format!("refrain: cannot access{expected}"));
     let origin = server.url();
     let proxy = ["proxy", "--origin", &origin, "--cache", "content"];
     let (_, error) = world.fails(&[&proxy[..], &["--listen", "127.0.0.1:0"]].concat());
-    assert_eq!(error, expected);
+    assert_eq!(error, format!("refrain: cannot open{expected}"));
 }
 
 #[test]

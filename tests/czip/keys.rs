@@ -5,7 +5,7 @@ use std::{fs, sync::atomic::Ordering::SeqCst};
 use super::{
     World,
     common::{
-        command::command,
+        command::{command, keygen},
         programs::{are_installed, run_ok},
     },
     gets::Server,
@@ -13,6 +13,8 @@ use super::{
 };
 
 const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
+
+const RECIPIENT: &str = "age18x9npz5grrssnqcn3q7jczj74m57w0km58xhh6f9xg8znvqad9ys99mrhc";
 
 /// An age identity in `name`; its recipient.
 fn age_key(world: &World, name: &str) -> String {
@@ -140,12 +142,18 @@ fn keys_that_are_none_are_named() {
     world.write("none", b"no key\n");
     world.write("short", b"0123\n");
     let create = ["create", "file", "-o", "out.czip", "--encrypt-to"];
-    let (_, error) = world.fails(&[&create[..], &["none"]].concat());
-    assert!(error.contains("none"), "{error}");
-    let (_, error) = world.fails(&[&create[..], &["missing.pub"]].concat());
-    assert!(error.contains("missing.pub"), "{error}");
-    let (_, error) = world.fails(&[&create[..], &["age1xyz"]].concat());
-    assert!(error.contains("age1xyz"), "{error}");
+    let refused = |arguments: &[&str], said: &str| {
+        let (_, error) = world.fails(&[&create[..], arguments].concat());
+        assert!(error.contains(said), "{error}");
+    };
+    refused(&["none"], "cannot read keys from \"none\": line 1: not a ");
+    refused(
+        &["missing.pub"],
+        "cannot open \"missing.pub\": No such file",
+    );
+    refused(&["age1xyz"], "invalid key \"age1xyz\": ");
+    let short = [RECIPIENT, "--group-secret", "short"];
+    refused(&short, "cannot use group secret \"short\": ");
     assert!(!world.path("out.czip").exists());
 }
 
@@ -248,6 +256,7 @@ fn mistakes_with_keys_are_called_what_they_are() {
     let world = World::new();
     let recipient = age_key(&world, "age.key");
     world.write("recipient", recipient.as_bytes());
+    keygen(&world.path("link.key"));
     // A file whose name begins as a key does.
     ssh_key(&world, "ed25519", "ssh-team");
     world.write("file", &noise(1, 50_000));
@@ -274,6 +283,7 @@ fn mistakes_with_keys_are_called_what_they_are() {
         (&["--content"][..], "--identity"),
         (&["-i", "ssh-team.pub"], "public key"),
         (&["-i", "recipient"], "public key"),
+        (&["-i", "link.key"], "a key of `refrain keygen`"),
         (
             &["-i", "age.key", "--group-secret", "other"],
             "group secret",
@@ -301,7 +311,6 @@ fn mistakes_with_keys_are_called_what_they_are() {
 fn a_byte_order_mark_is_part_of_no_key() {
     const IDENTITY: &str =
         "AGE-SECRET-KEY-13FRM9VGUH6XJ3AYLZ5VZDFH576C77QH98GK5PFVGUNNX5QYC0SQSLEAYVE";
-    const RECIPIENT: &str = "age18x9npz5grrssnqcn3q7jczj74m57w0km58xhh6f9xg8znvqad9ys99mrhc";
     let world = World::new();
     world.write("file", b"content");
     for (name, content) in [("to", RECIPIENT), ("key", IDENTITY), ("secret", SECRET)] {

@@ -223,6 +223,7 @@ fn values_that_make_no_sense_are_refused_by_their_names() {
         (&get, 2, "--connections", "0"),
         (&get, 2, "--requests", "0"),
         (&get, 2, "--cache-size", "0"),
+        (&get, 2, "--cache-size", "5"),
         (&["verify", "none"], 2, "--threads", "0"),
     ] {
         let (found, said) = world.fails(&[subcommand, &[option, value]].concat());

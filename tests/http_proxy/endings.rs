@@ -125,7 +125,7 @@ fn a_client_without_an_answer_gets_the_real_reason() {
         ),
         (
             silent.address,
-            "the link to the other end broke before the origin answered",
+            "the link to the far end broke before the origin answered",
         ),
     ] {
         let request = format!("GET http://{origin}/ HTTP/1.1\r\n\r\n");

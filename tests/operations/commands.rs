@@ -3,7 +3,7 @@
 use std::{os::unix::fs::PermissionsExt, thread};
 
 use crate::common::{
-    command::{refrain, refrain_fails},
+    command::{command, refrain, refrain_fails},
     site::Site,
 };
 
@@ -39,6 +39,20 @@ fn keygen_writes_a_private_file_once() {
     assert_eq!(std::fs::read(&path).expect("still there"), before);
     let shown = refrain(&["keygen", "--show", &path.display().to_string()]);
     assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), site.near_key);
+}
+
+#[test]
+fn keygen_writes_no_private_key_to_standard_output() {
+    let site = Site::new();
+    let folder = site.path("near.key").parent().expect("a folder").to_owned();
+    for arguments in [&["keygen", "-"][..], &["keygen", "--show", "-"]] {
+        let run = command(arguments).current_dir(&folder).output();
+        let run = run.expect("the program runs");
+        let error = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{error}");
+        assert!(error.contains("must be a file"), "{error}");
+        assert!(run.stdout.is_empty() && !site.path("-").exists());
+    }
 }
 
 #[test]

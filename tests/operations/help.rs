@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::command::{refrain, refrain_fails};
+use crate::common::command::{command, refrain, refrain_fails};
 
 #[test]
 fn short_help_fits_a_screen_and_has_the_common_options() {
@@ -18,6 +18,30 @@ fn short_help_fits_a_screen_and_has_the_common_options() {
         );
         assert!(!short.contains("--marker-table"), "{short}");
         assert!(text(&[end, "--help"]).contains("--marker-table"));
+    }
+}
+
+#[test]
+fn short_help_of_archives_and_bulk_fits_a_terminal() {
+    for words in [
+        &["czip", "create"][..],
+        &["czip", "get"],
+        &["czip", "extract"],
+        &["bulk"],
+    ] {
+        let mut short = command(&[words, &["-h"]].concat());
+        let short = short.env("COLUMNS", "80").output().expect("it runs");
+        let short = String::from_utf8(short.stdout).expect("text");
+        let lines: Vec<&str> = short.lines().collect();
+        assert!(lines.len() <= 45, "{} lines:\n{short}", lines.len());
+        let widest = lines.iter().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{short}");
+        let long = text(&[words, &["--help"]].concat());
+        assert!(
+            short.contains("Example:") && long.contains("Example:"),
+            "{short}{long}"
+        );
+        assert!(long.lines().count() > lines.len(), "{long}");
     }
 }
 

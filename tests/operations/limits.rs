@@ -25,13 +25,13 @@ fn a_near_end_without_allow_rules_connects_nowhere_for_its_peer() {
     let (listen, target) = (listen.to_string(), target.to_string());
     pair.near.wait_for_log(&[
         "refused a connection for the peer",
-        "denied by the allow rules of this end",
+        "this end does not allow this target (its --allow must cover it)",
         &pair.site.far_listen.to_string(),
         &target,
     ]);
     pair.far.wait_for_log(&[
         "refused a forwarded connection",
-        "denied by the allow rules of the other end",
+        "the near end does not allow this target (its --allow must cover it)",
         &listen,
         &target,
     ]);
@@ -42,7 +42,7 @@ fn a_near_end_without_allow_rules_connects_nowhere_for_its_peer() {
 fn a_link_has_as_many_flows_as_flows_max_says_and_a_refusal_says_so() {
     let limit = "at most 2 open connections per link (--flows-max)";
     for (far_options, near_options, of_end) in [
-        (&["--flows-max", "2"][..], &[][..], "the other end"),
+        (&["--flows-max", "2"][..], &[][..], "the far end"),
         (&[], &["--flows-max", "2"], "this end"),
     ] {
         let target = origin::start();

@@ -45,14 +45,16 @@ fn a_log_that_nobody_reads_stops_nothing() {
 fn the_log_is_json_where_that_is_wanted() {
     let site = Site::new();
     let far = site.far(&["--json-log", "--log", "debug"]);
-    let socks = free_address().to_string();
-    let near = site.near(site.far_listen, &["--socks5", &socks, "--json-log"]);
+    let (_, option) = forward(origin::start());
+    let near = site.near(site.far_listen, &["--forward", &option, "--json-log"]);
     near.wait_until_up();
     near.wait_for_log(&["the link is up"]);
     for mut gateway in [near, far] {
         gateway.signal("TERM");
         assert_eq!(gateway.wait_for_exit().code(), Some(0));
         for line in gateway.log().lines() {
+            let targets = line.matches("\"target\":").count();
+            assert_eq!(targets, 1, "names are there once: {line}");
             let line: serde_json::Value = serde_json::from_str(line).expect("an object a line");
             assert!(
                 line["timestamp"].is_string() && line["level"].is_string(),
@@ -137,9 +139,9 @@ fn logs_and_tables_have_names_and_short_keys_and_json_has_whole_keys() {
     });
 }
 
-/// A far end that is stopped says so; that it is gone then, and cannot be reached, is no news.
+/// A far end that is stopped says so. That it is gone then is news, and that it cannot be reached is none.
 #[test]
-fn a_far_end_that_stops_is_one_line_in_the_near_ends_log() {
+fn a_far_end_that_stops_is_two_lines_in_the_near_ends_log() {
     let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
     pair.near.wait_for_lanes(4);
     let before = pair.near.log().len();
@@ -159,18 +161,16 @@ fn a_far_end_that_stops_is_one_line_in_the_near_ends_log() {
         error.contains("cannot connect").then_some(())
     });
     let lines = news(&pair.near);
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    let line = &lines[0];
-    assert!(
-        line.contains("INFO") && line.contains("is shutting down"),
-        "{line}"
-    );
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for (line, part) in lines.iter().zip(["is shutting down", "the link is down"]) {
+        assert!(line.contains("INFO") && line.contains(part), "{line}");
+    }
 
     pair.far.restart();
     pair.near.wait_until_up();
     let back = news(&pair.near);
-    assert_eq!(back.len(), 2, "{back:?}");
-    assert!(back[1].contains("the link is up"), "{back:?}");
+    assert_eq!(back.len(), 3, "{back:?}");
+    assert!(back[2].contains("the link is up"), "{back:?}");
 
     // One that comes back with another key is news, as is one that is killed.
     pair.far.signal("TERM");
@@ -191,7 +191,7 @@ fn a_far_end_that_stops_is_one_line_in_the_near_ends_log() {
 }
 
 #[test]
-fn a_near_end_that_stops_is_one_line_in_the_far_ends_log() {
+fn a_near_end_that_stops_is_two_lines_in_the_far_ends_log() {
     let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
     pair.near.wait_for_lanes(4);
     eventually("the far end has all lanes", || {
@@ -200,10 +200,10 @@ fn a_near_end_that_stops_is_one_line_in_the_far_ends_log() {
     let before = pair.far.log().len();
     pair.near.signal("TERM");
     assert_eq!(pair.near.wait_for_exit().code(), Some(0));
-    eventually("the link is down", || (!pair.far.peer().up).then_some(()));
+    pair.far.wait_for_log(&["the link is down"]);
     let log = pair.far.log();
     let lines: Vec<_> = log[before..].lines().collect();
-    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("is shutting down"), "{lines:?}");
 }
 
@@ -212,7 +212,9 @@ fn the_log_is_complete_when_the_program_ends() {
     let mut pair = Pair::start(&[], &["--socks5", &free_address().to_string()]);
     pair.far.signal("TERM");
     assert_eq!(pair.far.wait_for_exit().code(), Some(0));
-    assert!(pair.far.log().contains("draining"), "{}", pair.far.log());
+    let log = pair.far.log();
+    assert!(log.contains("draining"), "{log}");
+    assert!(log.lines().any(|line| line.ends_with(": stopped")), "{log}");
 
     // A taken address is the first thing that fails behind a first line.
     let taken = pair.near.admin.to_string();
@@ -231,15 +233,19 @@ fn the_log_is_complete_when_the_program_ends() {
     );
 }
 
-/// Somebody tries the way: no link comes, and none goes.
+/// Somebody tries the way: no link comes, and none goes. What a check sends is no traffic.
 #[test]
-fn a_check_is_logged_as_a_check() {
+fn a_check_is_logged_as_a_check_and_not_counted() {
     let site = Site::new();
     let far = site.far(&[]);
     let check = site.check();
     let checked = refrain(&check.each_ref().map(String::as_str));
     assert!(checked.status.success());
     far.wait_for_log(&["INFO", "`refrain check`", &site.near_label()]);
+    let status = far.status();
+    assert_eq!(status.peers.len(), 1, "{:?}", status.peers);
+    let total = status.total;
+    assert_eq!(total.sent.link_bytes + total.received.link_bytes, 0);
     eventually("the far end has forgotten it", || {
         (far.status().peers[0].down_s.is_none() && !far.peer().up).then_some(())
     });

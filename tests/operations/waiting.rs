@@ -190,7 +190,7 @@ fn a_reset_by_the_target_is_not_a_link_that_is_down() {
         assert!(!answer.contains("link"), "{answer}");
     }
     assert!(
-        !near.log().contains("link to the other end is down"),
+        !near.log().contains("link to the far end is down"),
         "{}",
         near.log()
     );

@@ -149,7 +149,8 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     std::fs::write(&damaged, "rubbish").expect("written");
     let near = site.near(site.far_listen, &options(&option, &store, &[]));
     near.wait_until_up();
-    near.wait_for_log(&["ERROR", "the store: not open", &damaged, "tried again"]);
+    let retrying = "retrying at least every 60 s";
+    near.wait_for_log(&["ERROR", "the store: not open", &damaged, retrying]);
     assert_whole(cost(&near, listen, &file));
     let of_status = || near.status().store.expect("a store");
     let told = of_status();

@@ -11,6 +11,9 @@ pub enum FormatError {
     /// It does not begin as an archive does.
     #[error("not a CZIP archive")]
     NotAnArchive,
+    /// It has no bytes.
+    #[error("not a CZIP archive: it is empty")]
+    Empty,
     /// It begins as an archive does and ends before its header does.
     #[error("the archive is truncated: it has {bytes} bytes, but a header has 256")]
     NoHeader {
@@ -33,7 +36,10 @@ pub enum FormatError {
     #[error("the archive is damaged: wrong hash of its {0}")]
     Digest(Portion),
     /// The archive is shorter or longer than it says.
-    #[error("the archive has the wrong length: expected {expected} bytes, found {found}")]
+    #[error(
+        "the archive is {}: expected {expected} bytes, found {found}",
+        if found < expected { "truncated" } else { "too long" }
+    )]
     Length {
         /// What the header says.
         expected: u64,

@@ -527,6 +527,9 @@ fn read_any_header(
     source: &impl Source,
 ) -> Result<(Header, [u8; limits::HEADER_BYTES]), ReadError> {
     let bytes = source.bytes()?;
+    if bytes == 0 {
+        return Err(FormatError::Empty.into());
+    }
     if bytes < limits::HEADER_BYTES as u64 {
         let mut begin = vec![0; bytes.min(8) as usize];
         source.read_exact_at(&mut begin, 0)?;

@@ -110,7 +110,7 @@ pub enum ExtractError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Something cannot be written.
-    #[error("{}: {error}", .path.display())]
+    #[error("cannot write \"{}\": {error}", .path.display())]
     At {
         /// What.
         path: PathBuf,

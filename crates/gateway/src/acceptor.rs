@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
@@ -57,6 +57,14 @@ fn all_addresses(port: u16) -> io::Result<(TcpSocket, SocketAddr)> {
             Ok((socket, (Ipv6Addr::UNSPECIFIED, port).into()))
         }
         Err(_) => Ok((TcpSocket::new_v4()?, (Ipv4Addr::UNSPECIFIED, port).into())),
+    }
+}
+
+/// A client's address. A listener on all addresses has those of IPv4 as `::ffff:192.0.2.1`.
+fn own_address(client: SocketAddr) -> SocketAddr {
+    match client.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), client.port()),
+        IpAddr::V6(_) => client,
     }
 }
 
@@ -118,6 +126,7 @@ impl Acceptor {
             self.admission.ready().await;
             match self.socket.accept().await {
                 Ok((tcp, from)) => {
+                    let from = own_address(from);
                     let Some(admitted) = admits(from) else {
                         continue;
                     };
@@ -150,6 +159,19 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_client_of_ipv4_is_known_by_its_own_address() {
+        let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        let (listener, address) = bind(all, "listen").expect("a port");
+        let descriptors = Descriptors::of_process(1);
+        let acceptor = Acceptor::new(listener, address, &descriptors, 4);
+        let client = TcpStream::connect((Ipv4Addr::LOCALHOST, address.port()));
+        let (client, (_tcp, visit, from)) = tokio::join!(client, acceptor.accept(Some));
+        let client = client.expect("it listens");
+        let own = client.local_addr().expect("an address");
+        assert_eq!((from, visit.address()), (own, own));
+    }
 
     #[tokio::test]
     async fn a_burst_of_clients_waits_to_be_accepted() {

@@ -68,6 +68,9 @@ pub use history::{HistoryOptions, parse_folder, parse_realm};
 /// The least that `--memory` may be: one link with the smallest caches and one lane.
 pub(crate) const MEMORY_BYTES_MIN: u64 = 40 << 20;
 
+/// What the pings of 16 lanes may need while flows are open.
+const RATE_OF_PINGS: BitRate = BitRate(10_000);
+
 /// What is wrong with a name that no peer has.
 const UNKNOWN_PEER: &str = "unknown peer: --peer-key does not have this name or key";
 
@@ -138,7 +141,7 @@ config! {
         /// The times after which the gateway gives up on something.
         pub timeouts: Timeouts = Timeouts::read(settings)?;
         /// How much to log.
-        pub log: LevelFilter = settings.one(&LOG)?;
+        pub log: LevelFilter = settings.one_with(&LOG, parse_level)?;
         /// What all options were read as, once they are.
         pub readings: Readings = Readings::default();
     }
@@ -158,11 +161,11 @@ config! {
         pub marker_table: SampleByteTable = resolve_marker_table(settings, marker)?;
         /// How many positions are chosen.
         pub sampling_period: SamplingPeriod = settings.one_with(&SAMPLING_PERIOD, |text| {
-            Ok::<_, BoxedError>(SamplingPeriod::new(text.parse()?)?)
+            Ok::<_, BoxedError>(SamplingPeriod::new(whole_number(text)?)?)
         })?;
         /// The shortest repeat.
         pub window: WindowBytes = settings.one_with(&WINDOW_BYTES, |text| {
-            Ok::<_, BoxedError>(WindowBytes::new(text.parse()?)?)
+            Ok::<_, BoxedError>(WindowBytes::new(whole_number(text)?)?)
         })?;
         /// The kernels to look for repeats with.
         pub backend: Backend = settings.one(&SIMD)?;
@@ -201,6 +204,12 @@ impl Config {
     /// What is allowed, and hardly meant.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.access_warnings();
+        if let Some(rate) = self.rate.filter(|&rate| rate < RATE_OF_PINGS) {
+            warnings.push(format!(
+                "--rate {rate} is less than {RATE_OF_PINGS}: the pings of 16 lanes may need that much, so lanes may \
+                 time out (units: kbit, Mbit, Gbit)"
+            ));
+        }
         let mode = self.mode;
         let idle = match self.history.is_some() {
             _ if self.role == Role::Far => return warnings,
@@ -359,7 +368,7 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
         let keys = PeerKeys::load(&[value])?;
         match keys.contains(&own.public()) {
             true => Err(BoxedError::from(
-                "that is this gateway's own key (`refrain keygen` at the other end prints its key)",
+                "that is this gateway's own key (`refrain keygen` at the peer prints the peer's key)",
             )),
             false => Ok(keys.iter().collect::<Vec<_>>()),
         }
@@ -394,11 +403,12 @@ fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, Con
                 "there are several peers: give each the name of its key, such as bonn=far.example",
             ),
         };
-        let key = key.and_then(|key| match dials.iter().any(|dial| dial.key == key) {
-            true => Err("another --peer has this key: each far end needs a key of its own"),
-            false => Ok(key),
-        });
         let key = key.map_err(|reason| settings.wrong_nth(&PEER, nth, reason))?;
+        if let Some(Dial { address, .. }) = dials.iter().find(|dial| dial.key == key) {
+            let reason =
+                format!("has the same key as --peer {address}: each far end needs its own key");
+            return Err(settings.wrong_nth(&PEER, nth, reason));
+        }
         dials.push(Dial { key, address });
     }
     Ok(dials)
@@ -409,7 +419,8 @@ fn resolve_marker_table(
     marker: MarkerAlgorithm,
 ) -> Result<SampleByteTable, ConfigError> {
     let table = settings.optional_with(&MARKER_TABLE, |path| {
-        let text = read_text(Path::new(path))?;
+        let text = read_text(Path::new(path));
+        let text = text.map_err(|error| format!("cannot open \"{path}\": {error}"))?;
         Ok::<_, BoxedError>(SampleByteTable::parse(&text)?)
     })?;
     match table.is_some() && marker != MarkerAlgorithm::SampleByte {
@@ -426,7 +437,7 @@ fn resolve_memory(settings: &Settings) -> Result<ByteSize, ConfigError> {
         MEMORY_BYTES_MIN.. => Ok(memory),
         _ => Err(settings.wrong(
             &MEMORY,
-            "too small: one link with the smallest caches needs 40MiB",
+            wrong_size("expected 40MiB or more (for the smallest link)", memory),
         )),
     }
 }
@@ -434,7 +445,10 @@ fn resolve_memory(settings: &Settings) -> Result<ByteSize, ConfigError> {
 fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, ConfigError> {
     let cache: ByteSize = settings.one(&CACHE_SIZE)?;
     if !CACHE_BYTES.contains(&cache.0) {
-        return Err(settings.wrong(&CACHE_SIZE, "expected a size from 1MiB to 4GiB"));
+        return Err(settings.wrong(
+            &CACHE_SIZE,
+            wrong_size("expected a size from 1MiB to 4GiB", cache),
+        ));
     }
     if cache.0 <= memory.0 / 2 {
         return Ok(cache);
@@ -445,6 +459,25 @@ fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, Conf
             Err(settings.wrong(&CACHE_SIZE, format!("{need} than the memory of {memory}")))
         }
         false => Ok(ByteSize(memory.0 / 2)),
+    }
+}
+
+fn parse_level(text: &str) -> Result<LevelFilter, &'static str> {
+    let level = text.parse();
+    level.map_err(|_| "expected error, warn, info, debug or trace")
+}
+
+fn whole_number(text: &str) -> Result<usize, &'static str> {
+    text.parse().map_err(|_| "expected a whole number")
+}
+
+/// What is wrong with a size. A few bytes are most likely a number without its unit.
+fn wrong_size(expected: &str, found: ByteSize) -> String {
+    match found.0 {
+        bytes @ 1..1024 => {
+            format!("{expected}, found {bytes} bytes (add a unit, such as {bytes}MiB)")
+        }
+        _ => format!("{expected}, found {found}"),
     }
 }
 

@@ -36,6 +36,9 @@ use neighbour::Neighbour;
 /// Requests that wait for the thread.
 const REQUESTS_WAITING_MAX: usize = 256;
 
+/// How much of what came a power cut may take, and how old what is seen of others' stores is.
+const SYNC_INTERVAL: Duration = Duration::from_secs(2);
+
 /// How long the start of a near end waits for the disks: one that hangs stops no traffic.
 const OPEN_MAX: Duration = Duration::from_secs(5);
 
@@ -124,7 +127,7 @@ pub enum HistoryError {
         source: StoreError,
     },
     /// That of a neighbour is there, and cannot be read as it is.
-    #[error("--store-also {}: {source}", store.display())]
+    #[error("--store-also: {source}")]
     Neighbour {
         /// Its folder.
         store: PathBuf,

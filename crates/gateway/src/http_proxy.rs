@@ -76,7 +76,7 @@ pub(crate) fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
     let status = match refusal {
         Refusal::NotAllowed | Refusal::OwnAddress => "403 Forbidden",
         Refusal::TimedOut => "504 Gateway Timeout",
-        Refusal::Limit(_) | Refusal::Draining => "503 Service Unavailable",
+        Refusal::Limit(_) | Refusal::Draining | Refusal::OwnDraining => "503 Service Unavailable",
         Refusal::Other
         | Refusal::TargetReset
         | Refusal::LaneLost

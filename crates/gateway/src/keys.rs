@@ -51,25 +51,37 @@ pub struct PublicKey(pub [u8; PUBLIC_KEY_BYTES]);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Reading or writing the file failed.
-    #[error("{}: {source}", path.display())]
+    /// Reading the file failed.
+    #[error("cannot open \"{}\": {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What failed.
         source: io::Error,
     },
+    /// Writing the file failed.
+    #[error("cannot write \"{}\": {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
     /// A file of that name is there already; a key is never overwritten.
-    #[error("{}: already exists (a key never overwrites another file)", .0.display())]
+    #[error("cannot write \"{}\": it already exists (a key never overwrites another file)", .0.display())]
     Exists(PathBuf),
     /// The file is there, and empty: what a program leaves that ran out of disk.
-    #[error("{}: is an empty file; remove it, then: refrain keygen {}", .0.display(), .0.display())]
+    #[error("\"{}\" is empty (remove it, then run: refrain keygen {})", .0.display(), .0.display())]
     Empty(PathBuf),
     /// There is no private key file of that name.
-    #[error("{}: no such file; make a key with: refrain keygen {}", .0.display(), .0.display())]
+    #[error("cannot open \"{}\": no such file (make a key with: refrain keygen {})", .0.display(), .0.display())]
     Missing(PathBuf),
     /// Others than the owner can read the file.
-    #[error("{}: others can read this secret (mode {mode:o}); run: chmod 600 {}", path.display(), path.display())]
+    #[error(
+        "cannot use \"{}\": others can read this secret, its mode is {mode:o} (run: chmod 600 {})",
+        path.display(),
+        path.display()
+    )]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -77,13 +89,18 @@ pub enum KeyError {
         mode: u32,
     },
     /// The file holds a public key.
-    #[error("{}: holds a public key where a private key is needed", .0.display())]
+    #[error("\"{}\" has a public key, but a private key is needed{}", .0.display(), private_file(.0))]
     IsPublic(PathBuf),
     /// The file holds something else than an Ed25519 private key.
-    #[error("{}: not an Ed25519 private key in PEM; make one with: refrain keygen FILE", .0.display())]
+    #[error("\"{}\" is not an Ed25519 private key in PEM (make one with: refrain keygen FILE)", .0.display())]
     NotPrivate(PathBuf),
     /// A private key stands where peers' public keys are needed.
-    #[error("{}: holds a private key where public keys are needed", .0.display())]
+    #[error(
+        "\"{}\" has a private key, but a public key is needed (give \"{}\", or the key that \
+         `refrain keygen --show` prints)",
+        .0.display(),
+        public_path(.0).display()
+    )]
     IsPrivate(PathBuf),
     /// A line of a file of peer keys does not begin with a public key.
     #[error("{}:{line}: {reason}", path.display())]
@@ -109,9 +126,12 @@ pub enum KeyError {
         .0.escape_default()
     )]
     BadName(String),
-    /// One key under two names, or one name for two keys.
-    #[error("peer \"{0}\" is named twice, with another key or another name")]
-    Ambiguous(String),
+    /// One key under two names.
+    #[error("peers \"{0}\" and \"{1}\" have the same key: each peer needs its own key")]
+    SameKey(String, String),
+    /// One name for two keys.
+    #[error("peer \"{0}\" has two keys: {1} and {2} (each key needs its own name)")]
+    SameName(String, PublicKey, PublicKey),
     /// The operating system's random numbers failed.
     #[error("cannot get random numbers from the operating system")]
     Random,
@@ -281,6 +301,16 @@ fn public_path(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// What to give instead of the public half at `path`, if its name tells where the private half is.
+fn private_file(path: &Path) -> String {
+    match path.extension() {
+        Some(extension) if extension == "pub" => {
+            format!(" (give \"{}\")", path.with_extension("").display())
+        }
+        _ => String::new(),
+    }
+}
+
 /// A file with this text that has no name yet, and goes when it is dropped without one.
 fn new_file(path: &Path, text: &str, mode: u32) -> Result<NamedTempFile, KeyError> {
     // In the same folder, for only there it can get its name in one step.
@@ -297,7 +327,7 @@ fn new_file(path: &Path, text: &str, mode: u32) -> Result<NamedTempFile, KeyErro
         file.as_file().sync_all()?;
         Ok(file)
     };
-    write().map_err(io_error(path))
+    write().map_err(write_error(path))
 }
 
 /// A failure to make a temporary file, without that file's name, which says nothing to users.
@@ -317,7 +347,7 @@ fn keep(file: NamedTempFile, path: &Path) -> Result<(), KeyError> {
         Err(PersistError { error, .. }) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(KeyError::Exists(path.into()))
         }
-        Err(PersistError { error, .. }) => Err(io_error(path)(error)),
+        Err(PersistError { error, .. }) => Err(write_error(path)(error)),
     }
 }
 
@@ -362,6 +392,13 @@ fn read_bounded(file: File, path: &Path, bytes_max: u64) -> Result<String, KeyEr
 
 fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError + '_ {
     |source| KeyError::Io {
+        path: path.into(),
+        source,
+    }
+}
+
+fn write_error(path: &Path) -> impl Fn(io::Error) -> KeyError + '_ {
+    |source| KeyError::Write {
         path: path.into(),
         source,
     }
@@ -432,7 +469,7 @@ mod tests {
         assert!(matches!(key.write_new(&path), Err(KeyError::Exists(_))));
         fs::remove_file(&public_path).unwrap();
         let nowhere = key.write_new(&dir.path().join("nowhere/a")).unwrap_err();
-        let expected = "nowhere/a: its directory does not exist";
+        let expected = "nowhere/a\": its directory does not exist";
         assert!(nowhere.to_string().ends_with(expected), "{nowhere}");
         key.write_new(&path).unwrap();
         let text = fs::read_to_string(&public_path).unwrap();
@@ -488,9 +525,11 @@ mod tests {
         assert!(missing.contains("refrain keygen"), "{missing}");
         let empty = PrivateKey::load(&write(&dir, "empty", ""));
         assert!(matches!(empty, Err(KeyError::Empty(_))));
-        let by_mistake = write(&dir, "near.pub", &format!("{} near\n", public()));
-        let by_mistake = PrivateKey::load(&by_mistake);
-        assert!(matches!(by_mistake, Err(KeyError::IsPublic(_))));
+        let path = write(&dir, "near.key.pub", &format!("{} near\n", public()));
+        let by_mistake = PrivateKey::load(&path).unwrap_err();
+        assert!(matches!(by_mistake, KeyError::IsPublic(_)));
+        let private = format!("(give \"{}\")", dir.path().join("near.key").display());
+        assert!(by_mistake.to_string().ends_with(&private), "{by_mistake}");
         let other = PrivateKey::load(&write(&dir, "other", "hello"));
         assert!(matches!(other, Err(KeyError::NotPrivate(_))));
         let large = write(&dir, "large", &"a".repeat(1 << 20));

@@ -302,9 +302,18 @@ impl SharedLink {
         status
     }
 
-    /// What it has counted so far.
+    /// Whether the peer only checks the pair over it, so that no application's data crosses it.
+    pub(crate) fn is_check(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.link.is_check()
+    }
+
+    /// What it has counted so far. A check's bytes are none that could be saved.
     pub(crate) fn counts(&self) -> Counted {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.link.is_check() {
+            return Counted::default();
+        }
         let targets = state.link.targets().clone();
         ([(self.peer, state.counters())].into(), targets)
     }
@@ -459,14 +468,13 @@ impl SharedLink {
                 if state.link.offers_heeded() == Some(false) {
                     tracing::warn!(
                         peer = %self.label(),
-                        "the mode of the other end does not use predictions: the store learns, but \
+                        "the mode of the far end does not use predictions: the store learns, but \
                          nothing is predicted"
                     );
                 }
             }
-            // It said that it would, and that is in the log.
             (1.., 0) if state.link.peer_is_draining() => {
-                tracing::debug!(peer = %self.label(), "the link is down: the peer has shut down");
+                tracing::info!(peer = %self.label(), "the link is down: the peer has shut down");
             }
             (1.., 0) => {
                 tracing::info!(peer = %self.label(), "the link is down: all its lanes are closed")

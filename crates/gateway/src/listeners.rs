@@ -155,7 +155,12 @@ impl Client {
             .open_flow(&target.to_string(), excluded)
             .map_err(|error| match error {
                 refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
-                refrain_proto::link::OpenError::Draining => Refusal::Draining,
+                refrain_proto::link::OpenError::Draining => {
+                    match link.with(|link, _| link.peer_is_draining()) {
+                        true => Refusal::Draining,
+                        false => Refusal::OwnDraining,
+                    }
+                }
                 refrain_proto::link::OpenError::TooManyFlows => {
                     Refusal::by_own_limit(link.with(|link, _| link.flows_limit()))
                 }

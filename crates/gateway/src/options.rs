@@ -67,6 +67,8 @@ pub enum Group {
     Listeners,
     /// Which clients and targets are allowed.
     Access,
+    /// How data crosses the link.
+    Traffic,
     /// Which data is kept and predicted.
     Store,
     /// Rate, memory, counts and times.
@@ -82,6 +84,7 @@ impl Group {
             Group::Connection => "Connection",
             Group::Listeners => "Listeners",
             Group::Access => "Access",
+            Group::Traffic => "Traffic",
             Group::Store => "Store",
             Group::Limits => "Limits",
             Group::Expert => "Expert",
@@ -350,11 +353,6 @@ options! {
              Addresses and ranges are compared with the resolved address. A name allows any address that it \
              resolves to. Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Let the peer reach this target");
-        EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
-            "Send flows to these targets unchanged: never chunked, cached or logged by content. At the end that \
-             opens a flow, a rule covers the whole flow. At the other end, it covers the data after the \
-             connection to the target. Written as in `allow`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
-            .brief("Send this target's data unchanged");
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),
             "Let only clients with these addresses connect to `socks5`, `http_proxy` and `forward`: an address, \
@@ -378,10 +376,11 @@ options! {
             "Read the admin token from this file. Only its owner may read the file.")
             .brief("Read the admin token from FILE");
         ADMIN_HOST = OptionSpec::new(BOTH, "admin_host", "NAME", Nothing,
-            "Let clients reach the admin listener by this name. Requests for other names are refused, except IP \
-             addresses and `localhost`. So no web page can read it through a name of its own.").repeats();
+            "Answer requests to the admin listener that name this host, such as gateway.example.org. By default, \
+             only requests for `localhost` or an IP address are answered, and others get status 421. So a web \
+             page cannot read it through a name that resolves to its address.").repeats();
     }
-    Store {
+    Traffic {
         MODE = OptionSpec::new(BOTH, "mode", "auto|sender|receiver|off", Value("auto"),
             "Choose which end finds repeated data. The mode of a link depends on both ends. `auto`: the receiver \
              predicts the next data from its store, and matching and zstd handle the rest. `sender`: only \
@@ -389,6 +388,14 @@ options! {
              that it sent, so any of several far ends at one address can serve any near end. `off`: all data is \
              sent unchanged.")
             .brief("Choose the end that finds repeats");
+        EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
+            "Send the data of these targets unchanged: not searched for repeats, not cached, not compressed. \
+             Targets are written as in `allow`. A rule of the end that opens a flow covers all data of the flow. \
+             A rule of the end that connects to the target covers only the data that follows the connection. \
+             Reloaded on SIGHUP.").repeats().reloads(BOTH)
+            .brief("Send this target's data unchanged");
+    }
+    Store {
         STORE = OptionSpec::new(NEAR, "store", "DIR", Nothing,
             "Keep received data in this directory, and predict from it when the data is sent again. The \
              directory is made if it does not exist. Without it, nothing is predicted.")
@@ -446,9 +453,9 @@ options! {
             "Set how hard to search for repeats. `auto` follows the balance of CPU and link. `max` always \
              searches as hard as possible. A number always uses one of the steps below that: 0 is the cheapest.");
         CONGESTION = OptionSpec::new(BOTH, "congestion", "auto|NAME", Value("auto"),
-            "Use this congestion control for the lanes' connections, by the kernel's name, such as bbr or cubic. \
-             `auto` is bbr if the kernel allows it, because others start slowly again after silence. Otherwise \
-             `auto` is the system's default.");
+            "Use this TCP congestion control for the lanes: `auto`, or a name that the kernel has, such as bbr or \
+             cubic. `auto` uses bbr if the kernel allows it, because others start slowly again after a pause. \
+             Otherwise it uses the system's default.");
         PREDICT = OptionSpec::new(NEAR, "predict", "window|aligned", Value("window"),
             "Choose how to predict. `window`: chunks that may occur anywhere in the next data. `aligned`: ranges \
              at fixed places as in the PACK paper, which long round trips make useless.").needs_store();
@@ -493,6 +500,14 @@ impl Role {
             Role::Near => "near",
             Role::Far => "far",
             Role::Check => "check",
+        }
+    }
+
+    /// The other end of its links, as texts call it.
+    pub(crate) fn peer(self) -> &'static str {
+        match self {
+            Role::Far => "the near end",
+            Role::Near | Role::Check => "the far end",
         }
     }
 

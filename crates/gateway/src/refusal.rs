@@ -22,6 +22,8 @@ macro_rules! refusals {
             $($(#[$doc])* $name,)*
             /// A limit of one of the gateways was reached.
             Limit(Limit),
+            /// This end is shutting down.
+            OwnDraining,
         }
 
         impl Refusal {
@@ -30,6 +32,7 @@ macro_rules! refusals {
                 match self {
                     $(Refusal::$name => refusal::$code,)*
                     Refusal::Limit(_) => refusal::LIMIT,
+                    Refusal::OwnDraining => refusal::DRAINING,
                 }
             }
 
@@ -40,10 +43,12 @@ macro_rules! refusals {
                 }
             }
 
-            fn describe(&self, connecting_end: &str) -> String {
+            /// In words, where the end that was to connect is called so.
+            pub(crate) fn describe(&self, connecting_end: &str) -> String {
                 match self {
                     $(Refusal::$name => $words.replace("{end}", connecting_end),)*
                     Refusal::Limit(limit) => limit.describe(connecting_end),
+                    Refusal::OwnDraining => "this end is shutting down".to_owned(),
                 }
             }
         }
@@ -54,7 +59,7 @@ refusals! {
     /// For a reason that has no code, or a code that this version does not know.
     Other = OTHER, "{end} could not connect";
     /// No `allow` rule of the connecting end covers the target.
-    NotAllowed = NOT_ALLOWED, "denied by the allow rules of {end}";
+    NotAllowed = NOT_ALLOWED, "{end} does not allow this target (its --allow must cover it)";
     /// The target's name did not resolve.
     NameNotResolved = NAME_NOT_RESOLVED, "{end} could not resolve the target's name";
     /// The target answered and refused.
@@ -64,9 +69,9 @@ refusals! {
     /// The target did not answer in time.
     TimedOut = TIMED_OUT, "the target did not answer in time";
     /// The link to the peer is down.
-    LinkDown = LINK_DOWN, "the link to the other end is down";
-    /// One of the gateways is shutting down.
-    Draining = DRAINING, "one of the gateways is shutting down";
+    LinkDown = LINK_DOWN, "the link to {end} is down";
+    /// The peer is shutting down.
+    Draining = DRAINING, "{end} is shutting down";
     /// The target reset the connection.
     TargetReset = TARGET_RESET, "the target reset the connection";
     /// The lane that carried the connection was lost, and the link may have others.
@@ -97,11 +102,11 @@ impl Refusal {
         })
     }
 
-    /// The text on the wire, in words of the end that asked.
+    /// The text on the wire. Of two ends that may read it, neither is named.
     pub(crate) fn wire_text(&self) -> String {
         match self {
             Refusal::Limit(limit) => limit.text.to_string(),
-            refusal => refusal.to_string(),
+            refusal => refusal.describe("the peer"),
         }
     }
 
@@ -118,7 +123,7 @@ impl Refusal {
     }
 
     /// In the words of the end that refused, for its own log. Displayed, a refusal is in those
-    /// of the end that asked.
+    /// of a near end that asked.
     pub(crate) fn in_own_words(&self) -> String {
         self.describe("this end")
     }
@@ -165,7 +170,7 @@ impl Limit {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.describe("the other end"))
+        f.write_str(&self.describe("the far end"))
     }
 }
 
@@ -203,23 +208,36 @@ mod tests {
             (own.clone(), own)
         );
         let passed_on = Refusal::from_wire(refusal.wire_code(), &refusal.wire_text());
-        let shown = format!("a limit of the other end was reached: {text}");
+        let shown = format!("a limit of the far end was reached: {text}");
         assert_eq!(passed_on.to_string(), shown);
         let hostile = Refusal::from_wire(refusal::LIMIT, "x\x1b[2J\r\ny");
-        let shown = "a limit of the other end was reached: x?[2J??y";
+        let shown = "a limit of the far end was reached: x?[2J??y";
         assert_eq!(hostile.to_string(), shown);
         let none = Refusal::from_wire(refusal::LIMIT, "");
-        assert_eq!(none.to_string(), "a limit of the other end was reached");
+        assert_eq!(none.to_string(), "a limit of the far end was reached");
     }
 
     #[test]
-    fn only_the_end_that_asked_speaks_of_the_other_side() {
+    fn a_refusal_names_the_end_that_refused_and_the_option_that_allows() {
         let refusal = Refusal::NotAllowed;
-        let shown = "denied by the allow rules of the other end";
+        let shown = "the far end does not allow this target (its --allow must cover it)";
         assert_eq!(refusal.to_string(), shown);
+        for (said, end) in [
+            (refusal.in_own_words(), "this end"),
+            (refusal.describe("the near end"), "the near end"),
+            (refusal.wire_text(), "the peer"),
+        ] {
+            assert_eq!(said, shown.replace("the far end", end));
+        }
+    }
+
+    #[test]
+    fn an_end_that_shuts_down_is_named() {
+        let by_peer = Refusal::from_wire(refusal::DRAINING, "");
+        assert_eq!(by_peer.to_string(), "the far end is shutting down");
         assert_eq!(
-            refusal.in_own_words(),
-            shown.replace("the other end", "this end")
+            Refusal::OwnDraining.to_string(),
+            "this end is shutting down"
         );
     }
 

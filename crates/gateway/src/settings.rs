@@ -110,7 +110,7 @@ pub(crate) type BoxedError = Box<dyn Error + Send + Sync>;
 #[non_exhaustive]
 pub enum ConfigError {
     /// A file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot open \"{}\": {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -128,7 +128,7 @@ pub enum ConfigError {
         message: String,
     },
     /// A value that does not parse, or does not go with the others.
-    #[error("{place}: {reason}")]
+    #[error("{}: {reason}", place.before(reason))]
     Value {
         /// Where it stands.
         place: Place,
@@ -380,20 +380,22 @@ impl Place {
             text: (!spec.is_secret).then(shown),
         }
     }
-}
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.origin {
-            Origin::Flag | Origin::Default => f.write_str(&self.spec.flag())?,
-            Origin::Environment => f.write_str(&self.spec.environment())?,
+    /// How it is shown before `reason`: without the value if the reason quotes it, such as a file's name.
+    fn before(&self, reason: &impl fmt::Display) -> String {
+        let option = match &self.origin {
+            Origin::Flag | Origin::Default => self.spec.flag(),
+            Origin::Environment => self.spec.environment(),
             Origin::File { path, line } => {
-                write!(f, "{}:{line}: {}", path.display(), self.spec.key)?;
+                format!("{}:{line}: {}", path.display(), self.spec.key)
             }
-        }
+        };
         match &self.text {
-            Some(text) => write!(f, " \"{text}\""),
-            None => Ok(()),
+            // The text may be cut short, and the reason then has more.
+            Some(text) if text.is_empty() || !reason.to_string().contains(&format!("\"{text}")) => {
+                format!("{option} \"{text}\"")
+            }
+            _ => option,
         }
     }
 }
@@ -409,7 +411,7 @@ fn find_key(key: &str, role: Role) -> Result<&'static OptionSpec, String> {
     let known = OPTIONS.iter().find(|spec| spec.has_key(key)).copied();
     match known {
         Some(spec) if role.options().any(|own| own == spec) => Ok(spec),
-        Some(_) => Err(format!("\"{key}\" is an option of the other end")),
+        Some(_) => Err(format!("\"{key}\" is an option of {}", role.peer())),
         None => {
             let shown: String = key.chars().take(TEXT_CHARS_SHOWN).collect();
             let nearest = hint(&nearest_key(key, role));

@@ -148,6 +148,7 @@ pub(crate) fn reply_refused(refusal: Refusal) -> Vec<u8> {
         Refusal::Other
         | Refusal::Limit(_)
         | Refusal::Draining
+        | Refusal::OwnDraining
         | Refusal::TargetReset
         | Refusal::LaneLost
         | Refusal::Misconfirmed => GENERAL_FAILURE,

@@ -57,8 +57,9 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
     }
     for (socket, way_in) in for_applications {
         let (kind, address, target) = (way_in.kind(), way_in.listen, &way_in.target);
-        let target = target.as_ref().map(tracing::field::display);
-        tracing::info!(kind, %address, target, "listening");
+        // `target` is a field of each line already: the module that logs it.
+        let forward_target = target.as_ref().map(tracing::field::display);
+        tracing::info!(kind, %address, forward_target, "listening");
         let serving = Listener::serve(socket, way_in, Arc::clone(&gateway));
         tasks.listeners.spawn(serving);
     }

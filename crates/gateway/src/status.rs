@@ -55,7 +55,7 @@ pub struct Status {
     /// did not count it.
     #[serde(default)]
     pub targets: Vec<TargetTraffic>,
-    /// A row a link; a peer without a link has one row too.
+    /// A row a link, but for links of checks; a peer without a link has one row too.
     pub peers: Vec<Peer>,
     /// A row a flow.
     pub flows: Vec<Flow>,
@@ -258,7 +258,9 @@ impl Status {
         for (peer, turn) in gateway.peers() {
             let called = peer.name().unwrap_or_else(|| peer.key.to_string());
             let row = Peer::of(&peer, turn);
-            let links = peer.links();
+            // A check has a link for a moment, which is not the one of the peer's gateway.
+            let mut links = peer.links();
+            links.retain(|link| !link.is_check());
             if links.is_empty() {
                 status.peers.push(row.clone());
             }

@@ -52,12 +52,12 @@ pub struct ClientTls {
     own: PublicKey,
 }
 
-/// Why a lane's TLS failed.
+/// Why a lane's TLS failed. Anyone may have connected to a far end: its texts name an address, and no peer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// The peer proved a key that this end does not accept.
-    #[error("the peer at {peer} presented key {presented}, which is not in --peer-key")]
+    #[error("{peer} presented key {presented}, which is not in --peer-key")]
     WrongKey {
         /// The peer's address.
         peer: SocketAddr,
@@ -65,7 +65,7 @@ pub enum TlsError {
         presented: PublicKey,
     },
     /// The peer does not accept this end's key.
-    #[error("the peer at {peer} refused this end's key; its --peer-key must name {own}")]
+    #[error("{peer} refused this end's key: its --peer-key must have {own}")]
     KeyRefused {
         /// The peer's address.
         peer: SocketAddr,
@@ -73,13 +73,13 @@ pub enum TlsError {
         own: PublicKey,
     },
     /// The peer's bytes are not TLS.
-    #[error("the peer at {peer} does not speak TLS: is it a refrain gateway?")]
+    #[error("{peer} does not speak TLS: is it a refrain gateway?")]
     NotTls {
         /// The peer's address.
         peer: SocketAddr,
     },
     /// The peer speaks TLS, but not TLS 1.3 with raw public keys and refrain's protocol name.
-    #[error("the peer at {peer} speaks TLS, but is not a refrain gateway ({reason})")]
+    #[error("{peer} speaks TLS, but is not a refrain gateway ({reason})")]
     Incompatible {
         /// The peer's address.
         peer: SocketAddr,
@@ -87,13 +87,13 @@ pub enum TlsError {
         reason: rustls::Error,
     },
     /// Bytes of the handshake were damaged on the way; in which direction, neither end can tell.
-    #[error("bytes were damaged between this end and the peer at {peer}, in the TLS handshake")]
+    #[error("bytes were damaged between this end and {peer}, in the TLS handshake")]
     Damaged {
         /// The peer's address.
         peer: SocketAddr,
     },
     /// The peer did not finish its handshake in time.
-    #[error("the peer at {peer} did not finish the TLS handshake within {after:?}")]
+    #[error("{peer} did not finish the TLS handshake within {after:?}")]
     TimedOut {
         /// The peer's address.
         peer: SocketAddr,
@@ -101,7 +101,7 @@ pub enum TlsError {
         after: Duration,
     },
     /// The peer closed the connection.
-    #[error("the peer at {peer} closed the connection")]
+    #[error("{peer} closed the connection")]
     Closed {
         /// The peer's address.
         peer: SocketAddr,

@@ -14,7 +14,7 @@ use crate::{
 #[non_exhaustive]
 pub enum CreateError {
     /// What is to go into it cannot be read.
-    #[error("cannot read \"{}\": {error}", .path.display())]
+    #[error("cannot {} \"{}\": {error}", failed(.error), .path.display())]
     Input {
         /// Which file or folder.
         path: PathBuf,
@@ -93,4 +93,12 @@ pub enum CreateError {
     /// It was told to stop.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// What failed at an input.
+fn failed(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => "open",
+        _ => "read",
+    }
 }

@@ -12,9 +12,12 @@ use super::{
 /// Bytes of a key file. age's parser begins anew with each line of an ssh key.
 const FILE_BYTES_MAX: usize = 64 << 10;
 
+/// What ssh private keys are called in PEM, as far as age reads them.
+const SSH_LABELS: [&str; 2] = ["OPENSSH PRIVATE KEY", "RSA PRIVATE KEY"];
+
 /// Why a file holds no identities.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}: {problem}")]
+#[error("cannot use key \"{file}\": {problem}")]
 pub struct IdentityError {
     /// The name that it was given with.
     pub file: String,
@@ -58,6 +61,12 @@ pub enum IdentityProblem {
     /// No line with an identity.
     #[error("no private key found in it")]
     Empty,
+    /// PEM of another kind, such as a key for links.
+    #[error(
+        "not an age or ssh private key, but another PEM file, such as a key of `refrain keygen` (make a key \
+         with age-keygen or ssh-keygen)"
+    )]
+    OtherPem,
     /// It begins as an ssh key, and is damaged.
     #[error("damaged ssh private key")]
     DamagedSsh,
@@ -133,8 +142,11 @@ impl Identities {
         if text.starts_with("age-encryption.org/") || text.starts_with("-----BEGIN AGE") {
             return Err(IdentityProblem::NotText);
         }
-        if text.starts_with("-----BEGIN ") {
-            return self.add_ssh(file, text);
+        if let Some(label) = text.strip_prefix("-----BEGIN ") {
+            return match SSH_LABELS.iter().any(|known| label.starts_with(known)) {
+                true => self.add_ssh(file, text),
+                false => Err(IdentityProblem::OtherPem),
+            };
         }
         let mut found = Vec::new();
         for (index, line) in text.lines().enumerate() {

@@ -89,7 +89,7 @@ pub enum GetError {
         to: PathBuf,
     },
     /// A file beside the output cannot be read or written.
-    #[error("{}: {error}{}", .path.display(), advice(.error))]
+    #[error("cannot access \"{}\": {error}{}", .path.display(), advice(.error))]
     Local {
         /// Which.
         path: PathBuf,

@@ -195,7 +195,9 @@ fn look_over(
         }
         let read = match site.open_archive(&path) {
             Ok(Some(opened)) => ArchiveNames::read(path.clone(), identity, &opened),
-            Ok(None) | Err(ReadError::Format(FormatError::NotAnArchive)) => continue,
+            Ok(None) | Err(ReadError::Format(FormatError::NotAnArchive | FormatError::Empty)) => {
+                continue;
+            }
             Err(error) => Err(error),
         };
         match read {

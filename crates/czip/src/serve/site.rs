@@ -90,7 +90,9 @@ impl Site {
             match self.open_archive(&archive) {
                 Ok(Some(opened)) => return Ok(within(opened, &components[length..], path)),
                 Ok(None) => {}
-                Err(ReadError::Format(error @ FormatError::NotAnArchive)) => {
+                Err(ReadError::Format(
+                    error @ (FormatError::NotAnArchive | FormatError::Empty),
+                )) => {
                     tracing::debug!(path = shown(&archive), %error, "no content to serve from this file");
                 }
                 Err(error) => return Err(error),

@@ -258,6 +258,11 @@ fn a_file_without_identities_says_why() {
         IdentityProblem::NotText
     );
     assert_eq!(problem(&RSA[..RSA.len() / 2]), IdentityProblem::DamagedSsh);
+    // As `refrain keygen` and openssl write them.
+    for label in ["PRIVATE KEY", "EC PRIVATE KEY"] {
+        let pem = format!("-----BEGIN {label}-----\nMFECAQEw\n-----END {label}-----\n");
+        assert_eq!(problem(&pem), IdentityProblem::OtherPem, "{label}");
+    }
     assert_eq!(
         problem(&"#".repeat(70_000)),
         IdentityProblem::TooLong { bytes: 70_000 }
@@ -266,7 +271,8 @@ fn a_file_without_identities_says_why() {
     assert_eq!(problem(ECDSA), IdentityProblem::UnsupportedSsh { what });
     let error = Identities::new().add("here", b"\xff").unwrap_err();
     assert_eq!(error.problem, IdentityProblem::NotText);
-    assert!(error.to_string().starts_with("here: "));
+    let named = "cannot use key \"here\": not a private key";
+    assert!(error.to_string().starts_with(named), "{error}");
 }
 
 #[test]

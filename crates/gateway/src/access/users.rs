@@ -470,7 +470,7 @@ mod tests {
                 "given twice",
             ),
             (&["$6$salt$secret"], "expected USER:HASH"),
-            (&["nowhere/users"], "nowhere/users: "),
+            (&["nowhere/users"], "cannot open \"nowhere/users\": "),
             (&[], "no user"),
         ] {
             let error = fault(values);

@@ -16,7 +16,7 @@ use refrain_proto::{
 
 use refrain_store::{Chunking, DiskStore, Realm, Room, StoreConfig};
 
-use super::Dial;
+use super::{Dial, wrong_size};
 use crate::{
     keys::PublicKey,
     options::*,
@@ -35,8 +35,8 @@ config! {
         pub store: PathBuf = store;
         /// The bound on disk.
         pub size: ByteSize = match settings.one(&STORE_SIZE)? {
-            ByteSize(..STORE_BYTES_MIN) => {
-                return Err(settings.wrong(&STORE_SIZE, "expected 16MiB or more"));
+            size @ ByteSize(..STORE_BYTES_MIN) => {
+                return Err(settings.wrong(&STORE_SIZE, wrong_size("expected 16MiB or more", size)));
             }
             size => size,
         };

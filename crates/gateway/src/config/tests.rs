@@ -294,6 +294,44 @@ fn a_default_cache_shrinks_to_the_memory_and_a_given_one_is_refused() {
 }
 
 #[test]
+fn a_size_without_a_unit_is_said_to_be_bytes() {
+    let fixture = Fixture::new();
+    for option in ["--cache-size", "--memory"] {
+        let error = fixture.far_fault(&[option, "5"]);
+        let part = "found 5 bytes (add a unit, such as 5MiB)";
+        assert!(error.contains(part), "{error}");
+        let error = fixture.far_fault(&[option, "5kB"]);
+        assert!(error.ends_with("found 5000B"), "{error}");
+    }
+    let store = ["--socks5", "0", "--store", "a", "--store-size", "5"];
+    let error = fixture.near(&store).unwrap_err().to_string();
+    assert!(error.contains("such as 5MiB"), "{error}");
+}
+
+#[test]
+fn reasons_of_libraries_are_in_plain_words() {
+    let fixture = Fixture::new();
+    for (option, reason) in [
+        ("--sampling-period", "expected a whole number"),
+        ("--window-bytes", "expected a whole number"),
+        ("--log", "expected error, warn, info, debug or trace"),
+    ] {
+        let error = fixture.far_fault(&[option, "x"]);
+        assert_eq!(error, format!("{option} \"x\": {reason}"));
+    }
+}
+
+#[test]
+fn a_rate_that_pings_may_need_is_a_warning() {
+    let fixture = Fixture::new();
+    let warned = |rate: &str| fixture.far(&["--rate", rate]).unwrap().warnings();
+    assert_eq!(warned("10kbit"), [""; 0]);
+    let warnings = warned("1bit");
+    let part = "--rate 1bit/s is less than 10kbit/s";
+    assert!(warnings[0].starts_with(part), "{warnings:?}");
+}
+
+#[test]
 fn each_bad_value_names_its_flag() {
     let fixture = Fixture::new();
     let table = fixture.write("table", "1 2 300");
@@ -388,8 +426,9 @@ fn a_missing_key_file_is_named() {
     let fixture = Fixture::new();
     fs::remove_file(fixture.dir.path().join("own.key")).unwrap();
     let error = fixture.far_fault(&[]);
+    assert_eq!(error.matches("own.key").count(), 2, "{error}");
     assert!(
-        error.starts_with("--key") && error.contains("own.key: no such file"),
+        error.starts_with("--key: cannot open ") && error.contains("own.key\": no such file"),
         "{error}"
     );
 }
@@ -429,7 +468,7 @@ fn each_peer_of_a_near_end_has_one_key_by_its_name() {
         (&["second=a", "third=b"], "unknown peer"),
         (
             &["second=a", "second=b"],
-            "--peer \"second=b\": another --peer has this key",
+            "--peer \"second=b\": has the same key as --peer a:7000",
         ),
         (&["second=a", &by_key, "second=b"], "found 2 for 3"),
         (&["second=a:b:c", &by_key], "--peer \"second=a:b:c\""),

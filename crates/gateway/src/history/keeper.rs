@@ -7,7 +7,7 @@ use std::{
         atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use refrain_proto::predictions::history::{
@@ -16,13 +16,13 @@ use refrain_proto::predictions::history::{
 use refrain_store::{Chain, ChunkSource, OpeningKey, Place, Realm, RecipeId, StoreError};
 
 use super::{
-    HistoryError, NeighbourReport, Request, Shared, damage::DamageTold, neighbour::Neighbour,
-    own::OwnStore, realms,
+    HistoryError, NeighbourReport, Request, SYNC_INTERVAL, Shared,
+    damage::DamageTold,
+    neighbour::Neighbour,
+    own::{OwnStore, PAUSE_MAX},
+    realms,
 };
 use crate::config::HistoryOptions;
-
-/// How much of what came a power cut may take, and how old what is seen of others' stores is.
-const SYNC_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The store, others' stores, and the recipes that are being written.
 pub(super) struct Keeper {
@@ -171,8 +171,10 @@ impl Keeper {
         let Err(error) = opened else {
             return;
         };
-        let error =
-            format!("not open: {error}; traffic continues without it, and it is tried again");
+        let pause = PAUSE_MAX.as_secs();
+        let error = format!(
+            "not open: {error}; traffic continues without it (retrying at least every {pause} s)"
+        );
         if self.shared.trouble.note(error.clone()) {
             tracing::error!("the store: {error}");
         }

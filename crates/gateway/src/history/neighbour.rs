@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{NeighbourReport, needs_somebody};
+use super::{NeighbourReport, SYNC_INTERVAL, needs_somebody};
 use refrain_store::{ChunkSource, Chunking, ReadOnlyStore, StoreError};
 
 pub(super) struct Neighbour {
@@ -63,10 +63,11 @@ impl Neighbour {
     fn tell(&mut self, looked: Result<(), StoreError>) {
         let folder = self.folder.display();
         let trouble = looked.err();
-        let trouble = trouble.map(|error| format!("--store-also {folder}: {error}"));
+        let trouble = trouble.map(|error| format!("--store-also: {error}"));
         match &trouble {
             Some(trouble) if self.trouble.as_ref() != Some(trouble) => {
-                tracing::warn!("{trouble}; it is tried again");
+                let pause = SYNC_INTERVAL.as_secs();
+                tracing::warn!("{trouble}; retrying every {pause} s");
             }
             None if self.trouble.is_some() => {
                 tracing::info!("--store-also {folder}: the store can be read now");

@@ -10,7 +10,7 @@ use crate::{config::HistoryOptions, units::decimal_bytes};
 
 /// The pause before a store that did not open is tried again: it doubles each time.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+pub(super) const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 pub(super) struct OwnStore {
     options: HistoryOptions,

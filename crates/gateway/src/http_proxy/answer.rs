@@ -88,10 +88,10 @@ pub enum AnswerError {
     #[error("the origin reset the connection before it answered")]
     Reset,
     /// The peer's gateway gave up on it.
-    #[error("the other end closed the connection before the origin answered")]
+    #[error("the far end closed the connection before the origin answered")]
     EndedByPeer,
     /// The lane that carried it died.
-    #[error("the link to the other end broke before the origin answered")]
+    #[error("the link to the far end broke before the origin answered")]
     LinkBroken,
     /// Nothing moved for the idle time-out.
     #[error("the origin did not answer within the idle time-out")]

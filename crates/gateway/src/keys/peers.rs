@@ -122,10 +122,11 @@ impl PeerKeys {
 
     fn add(&mut self, key: PublicKey, name: Option<String>) -> Result<(), KeyError> {
         if let Some(name) = &name {
-            let holder = self.find(name);
-            let other_name = self.name(&key).filter(|other| *other != name);
-            if holder.is_some_and(|holder| holder != key) || other_name.is_some() {
-                return Err(KeyError::Ambiguous(name.clone()));
+            if let Some(holder) = self.find(name).filter(|holder| *holder != key) {
+                return Err(KeyError::SameName(name.clone(), holder, key));
+            }
+            if let Some(other) = self.name(&key).filter(|other| *other != name) {
+                return Err(KeyError::SameKey(other.to_owned(), name.clone()));
             }
         }
         let known = self.names.entry(key).or_default();
@@ -313,6 +314,8 @@ mod tests {
         PrivateKey::generate().unwrap().write_new(&private).unwrap();
         let error = PeerKeys::load(&[private.to_str().unwrap()]).unwrap_err();
         assert!(matches!(error, KeyError::IsPrivate(_)));
+        let public = format!("give \"{}.pub\"", private.display());
+        assert!(error.to_string().contains(&public), "{error}");
         let error = PeerKeys::load(&["no/such/file"]).unwrap_err();
         assert!(matches!(error, KeyError::NeitherKeyNorFile(_)));
     }
@@ -321,10 +324,20 @@ mod tests {
     fn a_name_stands_for_one_key() {
         let dir = TempDir::new().unwrap();
         let (one, two) = (public(), public());
-        for text in [format!("{one} a\n{two} a\n"), format!("{one} a\n{one} b\n")] {
+        for (text, parts) in [
+            (
+                format!("{one} a\n{two} a\n"),
+                [one.to_string(), two.to_string()],
+            ),
+            (
+                format!("{one} a\n{one} b\n"),
+                ["\"a\"", "\"b\""].map(str::to_owned),
+            ),
+        ] {
             let path = write(&dir, "peers", &text);
             let error = PeerKeys::load(&[path.to_str().unwrap()]).unwrap_err();
-            assert!(matches!(error, KeyError::Ambiguous(_)), "{text}");
+            let error = error.to_string();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
         }
     }
 }

@@ -3,15 +3,18 @@
 use std::{io, sync::Arc, time::Duration};
 
 use super::Client;
+use crate::refusal::Refusal;
 
 impl Client {
     pub(super) async fn forward(self) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
         let target = listener.way_in.target.as_ref();
         let target = target.expect("a forward has a target");
-        let refused = |refusal| {
+        let peer = listener.gateway.config.role.peer();
+        let refused = |refusal: Refusal| {
             listener.refuse(format!(
-                "refused a forwarded connection to {target}: {refusal}"
+                "refused a forwarded connection to {target}: {}",
+                refusal.describe(peer)
             ));
         };
         match self.open(target).await {

@@ -30,7 +30,7 @@ pub fn unread_variables(
             return None;
         }
         let reason = match OPTIONS.iter().any(|spec| has_name(spec)) {
-            true => "it is an option of the other end".to_owned(),
+            true => format!("it is an option of {}", role.peer()),
             false => {
                 let nearest = nearest_key(&rest.to_ascii_lowercase(), role);
                 let nearest = nearest.map(environment_variable);
@@ -114,7 +114,7 @@ mod tests {
         let near = said(Role::Near, &["REFRAIN_LISTEN=[::]:7000"]);
         assert_eq!(
             near,
-            ["REFRAIN_LISTEN is ignored: it is an option of the other end"]
+            ["REFRAIN_LISTEN is ignored: it is an option of the far end"]
         );
     }
 

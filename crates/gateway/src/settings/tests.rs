@@ -100,7 +100,7 @@ fn an_unknown_key_names_the_nearest() {
     assert_eq!(error, expected);
     assert!(fault("peer_keys = []").contains("did you mean \"peer_key\"?"));
     assert_eq!(fault("xyz = 1"), "near.toml:1: unknown key \"xyz\"");
-    assert!(fault("listen = 'a'").contains("an option of the other end"));
+    assert!(fault("listen = 'a'").contains("\"listen\" is an option of the far end"));
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use refrain_codec::{
     chunk::{
@@ -113,7 +115,7 @@ fn a_neighbour_may_come_later_and_go() {
     let also = vec![other.clone()];
     let mut keeper = open(&options(own.clone(), also)).expect("a store");
     let wrong = trouble(&keeper).expect("nothing is there");
-    let named = format!("--store-also {}", other.display());
+    let named = format!("--store-also: \"{}\"", other.display());
     assert!(wrong.contains(&named), "{wrong}");
     // It names this one, and is as new.
     let also = vec![own];
@@ -153,7 +155,7 @@ fn a_neighbour_that_cuts_otherwise_is_named() {
         .err()
         .expect("no chunk would meet another")
         .to_string();
-    let named = format!("--store-also {}", other.display());
+    let named = format!("--store-also: store \"{}\"", other.display());
     assert!(error.contains(&named), "{error}");
 }
 
@@ -170,7 +172,7 @@ fn a_store_that_the_disk_refuses_is_tried_again_and_neighbours_answer_meanwhile(
     let mut keeper = open(&options(own.clone(), vec![other])).expect("traffic goes on");
     let trouble = keeper.shared.trouble.last().expect("it is told").text;
     assert!(
-        trouble.contains("own/format") && trouble.contains("tried again"),
+        trouble.contains("own/format") && trouble.contains("retrying at least every 60 s"),
         "{trouble}"
     );
     learn(&mut keeper, verses);
