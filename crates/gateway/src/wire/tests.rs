@@ -1,0 +1,187 @@
+
+use std::future::poll_fn;
+
+use super::*;
+
+#[test]
+fn the_front_of_slices_is_that_of_their_bytes() {
+    let slices = [&b"ab"[..], b"", b"cdef", b"g"].map(IoSlice::new);
+    for bytes in 0..=7 {
+        let front: Vec<u8> = front(&slices, bytes)
+            .iter()
+            .flat_map(|slice| slice.to_vec())
+            .collect();
+        assert_eq!(front, b"abcdefg"[..bytes]);
+    }
+}
+
+/// A connection of which the kernel says this.
+fn rate(mbit: u64, is_app_limited: bool) -> Rate {
+    Rate {
+        minds_loss: true,
+        info: TcpInfo {
+            delivery_rate: mbit * 125_000,
+            is_app_limited,
+            round_trip_us: 50_000,
+            round_trip_min_us: 50_000,
+            ..TcpInfo::default()
+        },
+        ..Rate::default()
+    }
+}
+
+#[test]
+fn what_is_unsent_follows_the_rate() {
+    let bound = |mbit| rate(mbit, false).new_bound();
+    assert_eq!(bound(1), Some(16 << 10));
+    assert_eq!(bound(20), Some(50_000));
+    assert_eq!(bound(1_000), Some(2 << 20));
+    assert_eq!(bound(10_000), Some(2 << 20));
+}
+
+#[test]
+fn a_bound_stays_where_the_rate_is_as_before_or_unknown() {
+    let mut rate = rate(20, false);
+    assert_eq!(rate.new_bound(), Some(50_000));
+    let mut at = |mbit: u64, is_app_limited| {
+        rate.info.delivery_rate = mbit * 125_000;
+        rate.info.is_app_limited = is_app_limited;
+        rate.new_bound()
+    };
+    assert_eq!(at(22, false), None);
+    assert_eq!(at(5, true), None);
+    assert_eq!(at(40, true), Some(100_000));
+    assert_eq!(at(5, false), Some(16 << 10));
+}
+
+#[test]
+fn a_path_is_full_where_packets_wait_on_it() {
+    for (round_trip_us, is_full) in [(50_000, false), (67_000, false), (68_000, true)] {
+        let mut rate = rate(20, false);
+        rate.info.round_trip_us = round_trip_us;
+        assert_eq!(rate.is_path_full(), is_full, "{round_trip_us} us");
+        // A radio link: no two round trips are alike.
+        rate.info.round_trip_deviation_us = 10_000;
+        assert!(!rate.is_path_full());
+    }
+}
+
+#[test]
+fn a_link_may_carry_more_than_it_did_where_there_was_nothing_more_to_send() {
+    assert_eq!(rate(20, false).most(), 2_500_000);
+    assert_eq!(rate(20, true).most(), 5_000_000);
+}
+
+#[test]
+fn losses_by_chance_make_a_link_lossy() {
+    let now = Instant::now();
+    let mut rate = rate(20, false);
+    let mut look = |retransmitted, ms: u64| {
+        let before = core::mem::replace(&mut rate.info.retransmitted, retransmitted);
+        rate.loses(before, now + Duration::from_millis(ms))
+    };
+    assert!(!look(1, 0));
+    assert!(!look(1, 20), "nothing further");
+    assert!(!look(3, 40));
+    assert!(look(4, 60));
+    assert!(!look(5, 6_000), "the others are long ago");
+}
+
+#[test]
+fn losses_of_a_full_queue_or_under_bbr_make_no_link_lossy() {
+    let now = Instant::now();
+    let mut full = rate(20, false);
+    full.info.round_trip_us = 150_000;
+    let mut bbr = rate(20, false);
+    bbr.minds_loss = false;
+    for retransmitted in 1..20 {
+        full.info.retransmitted = retransmitted;
+        bbr.info.retransmitted = retransmitted;
+        assert!(!full.loses(retransmitted - 1, now));
+        assert!(!bbr.loses(retransmitted - 1, now));
+    }
+}
+
+/// Takes all, and remembers what was to be apart.
+#[derive(Default)]
+struct Taker {
+    written: usize,
+    ends: Vec<usize>,
+}
+
+impl AsyncRead for Taker {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Taker {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.written += bytes.len();
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl ByteStream for Taker {
+    fn poll_write_apart(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = slices.iter().map(|slice| slice.len()).sum();
+        self.written += bytes;
+        let end = self.written;
+        self.ends.push(end);
+        Poll::Ready(Ok(bytes))
+    }
+}
+
+#[tokio::test]
+async fn buffers_end_with_whole_segments_where_little_may_be_unsent() {
+    let mut stream = Counted::new(Taker::default());
+    let write = async |stream: &mut Counted<Taker>, mut bytes: usize| {
+        while bytes > 0 {
+            let piece = vec![0; bytes];
+            let written = poll_fn(|context| Pin::new(&mut *stream).poll_write(context, &piece));
+            bytes -= written.await.expect("it takes all");
+        }
+    };
+    write(&mut stream, 5000).await;
+    assert!(stream.inner.ends.is_empty(), "its rate is not known");
+    stream
+        .counts
+        .unsent_bytes_max
+        .store(24_000, Ordering::Relaxed);
+    stream.counts.segment_bytes.store(1000, Ordering::Relaxed);
+    for bytes in [12_345, 10, 700, 12_000, 1, 3000] {
+        write(&mut stream, bytes).await;
+    }
+    assert_eq!(stream.inner.ends, [17_000, 18_000, 30_000, 33_000]);
+    stream
+        .counts
+        .unsent_bytes_max
+        .store(1 << 20, Ordering::Relaxed);
+    write(&mut stream, 100_000).await;
+    assert_eq!(
+        stream.inner.ends.len(),
+        4,
+        "its buffers are filled in no time"
+    );
+    assert_eq!(stream.counts.sent(), 133_056);
+}
