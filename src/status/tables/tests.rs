@@ -1,4 +1,3 @@
-
 use refrain_gateway::status::{CarriedBytes, Effort, Total};
 
 use super::*;

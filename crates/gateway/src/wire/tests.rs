@@ -1,4 +1,3 @@
-
 use std::future::poll_fn;
 
 use super::*;
@@ -70,6 +69,27 @@ fn a_path_is_full_where_packets_wait_on_it() {
 fn a_link_may_carry_more_than_it_did_where_there_was_nothing_more_to_send() {
     assert_eq!(rate(20, false).most(), 2_500_000);
     assert_eq!(rate(20, true).most(), 5_000_000);
+}
+
+#[test]
+fn a_rate_still_grows_until_two_round_trips_after_it_last_did() {
+    let now = Instant::now();
+    let mut rate = rate(1, false);
+    let mut look = |mbit: u64, ms: u64| {
+        let now = now + Duration::from_millis(ms);
+        rate.info.delivery_rate = mbit * 125_000;
+        rate.note_growth(now);
+        rate.is_starting(now)
+    };
+    assert!(!look(0, 0), "nothing is known");
+    for (mbit, ms) in [(1, 50), (2, 100), (4, 150), (8, 200)] {
+        assert!(look(mbit, ms), "{mbit} Mbit/s");
+    }
+    assert!(look(9, 290), "not yet over");
+    assert!(!look(9, 300), "a little more is no growth");
+    assert!(!look(2, 400));
+    assert!(!look(9, 500), "it was as fast before");
+    assert!(look(10, 600));
 }
 
 #[test]
