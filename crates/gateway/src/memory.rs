@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// `docs/operations.md`, "Memory".
+    /// `docs/run.md`, "Memory".
     #[test]
     fn a_link_takes_what_is_documented() {
         let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);

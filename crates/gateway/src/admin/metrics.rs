@@ -2,7 +2,7 @@
 //!
 //! Names end in their unit, those of counters in `_total`; bytes and seconds are the only units.
 //! A metric is a row of the table below, or a counter of a link with a name
-//! ([`refrain_proto::counters`]). The table of `docs/operations.md` is made of them:
+//! ([`refrain_proto::counters`]). The table of `docs/monitor.md` is made of them:
 //! `REFRAIN_BLESS=1 cargo test -p refrain-gateway --lib metrics` writes it.
 
 use std::{

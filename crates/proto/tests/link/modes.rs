@@ -47,7 +47,7 @@ fn content() -> Vec<u8> {
     [&text[..], &noise(100_000, 1)].concat()
 }
 
-/// What one end sent, in the words of the table in `docs/operations.md`.
+/// What one end sent, in the words of the table in `docs/store.md`.
 fn words(sent: &LayerCounters) -> String {
     let has = |saved: bool, what: &str| saved.then(|| what.to_owned());
     let layers = [
@@ -77,8 +77,8 @@ fn the_table_of_modes_says_what_pairs_do() {
             table += &format!("| {near} | {far} | {down} | {up} | {learns} |\n");
         }
     }
-    let page = include_str!("../../../../docs/operations.md");
-    assert!(page.contains(&table), "docs/operations.md lacks\n{table}");
+    let page = include_str!("../../../../docs/store.md");
+    assert!(page.contains(&table), "docs/store.md lacks\n{table}");
 }
 
 fn carries_what_both_want(near: Mode, far: Mode, histories: [bool; 2]) {

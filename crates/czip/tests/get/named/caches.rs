@@ -4,7 +4,7 @@
 use super::*;
 use crate::real_servers::{Nginx, installed};
 
-/// A cache in front of a server, as the page on operations shows it.
+/// A cache in front of a server, as `docs/archives.md` shows it.
 fn cache_of(origin: SocketAddr, nginx: &std::path::Path) -> Nginx {
     Nginx::start(
         nginx,

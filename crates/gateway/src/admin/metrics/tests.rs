@@ -1,4 +1,4 @@
-//! That any name of a peer can be read back, and that `docs/operations.md` has every metric.
+//! That any name of a peer can be read back, and that `docs/monitor.md` has every metric.
 
 use std::{fs, path::Path};
 
@@ -74,7 +74,7 @@ const END: &str = "<!-- metrics: end -->\n";
 
 #[test]
 fn the_documentation_has_every_metric_as_it_is() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/monitor.md");
     let text = fs::read_to_string(&path).expect("the documentation");
     let (before, rest) = text.split_once(BEGIN).expect("where metrics begin");
     let (documented, after) = rest.split_once(END).expect("where metrics end");
