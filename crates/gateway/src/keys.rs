@@ -540,8 +540,10 @@ mod tests {
     fn debug_hides_the_private_half() {
         let key = PrivateKey::generate().unwrap();
         let shown = format!("{key:?}");
-        assert!(shown.contains(&key.public().to_string()));
-        assert!(!shown.contains("der"));
+        let public = key.public().to_string();
+        assert!(shown.contains(&public));
+        // A random key may contain any three letters.
+        assert!(!shown.replace(&public, "").contains("der"));
     }
 
     #[test]
