@@ -1,4 +1,3 @@
-
 use super::*;
 
 const TOP: Effort = LADDER[LADDER.len() - 1];
