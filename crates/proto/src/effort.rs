@@ -178,11 +178,11 @@ pub(crate) struct EffortControl {
     rest: Duration,
     /// Plain bytes since `rest` began.
     rest_bytes: u64,
-    /// Of rungs that were tried.
+    /// Costs of rungs that were tried.
     costs: [Option<Cost>; LADDER.len()],
 }
 
-/// Of a rung.
+/// The measured cost of a rung.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     /// Seconds of encoding for a plain byte.
