@@ -19,9 +19,9 @@ pub(super) const WEB: Ecosystem = Ecosystem {
 const GZIP: &str =
     "root /mnt/site; gzip on; gzip_types text/css application/javascript; gzip_proxied any;";
 
-/// Every file of the site, over connections that stay open.
+/// Every file of the site, or of a folder of it, over connections that stay open.
 const CRAWL: &str = r#"
-ln -sfn "$DATA/site/$VERSION" site
+ln -sfn "$DATA/site/$VERSION/$PART" site
 rm -rf out
 find -L site -type f -printf '%P\n' | sort | while read -r file; do
     printf 'url = "%s://%s/%s"\noutput = "out/%s"\n' "$SCHEME" "$SERVER" "$file" "$file"
@@ -34,19 +34,20 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let (plain, _plain) = nginx::start(bench, "root /mnt/site;")?;
     let (gzip, _gzip) = nginx::start(bench, GZIP)?;
     let (tls, _tls) = nginx::start_with_tls(bench, "root /mnt/site;")?;
-    let crawl = |name, server, scheme, near: &[&str], in_the_way| {
+    let crawl = |name, part, server, scheme, near: &[&str], in_the_way| {
         let title = Title {
             name,
             checked: "`diff -r`",
             in_the_way,
         };
         let options = if server == gzip { "--compressed" } else { "" };
-        let variables = [("SCHEME", scheme), ("OPTIONS", options)];
+        let variables = [("PART", part), ("SCHEME", scheme), ("OPTIONS", options)];
         bench.pair(server, &[], near)?.row(title, CRAWL, &variables)
     };
     Ok(vec![
         crawl(
-            "web: 89 pages, scripts and styles, uncompressed",
+            "web: 87 pages, scripts and styles, uncompressed",
+            ".",
             plain,
             "http",
             &[],
@@ -54,6 +55,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
         )?,
         crawl(
             "web: the same, `gzip_proxied any` in nginx",
+            ".",
             gzip,
             "http",
             &[],
@@ -61,11 +63,29 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
         )?,
         crawl(
             "web: the same, with `--accept-encoding keep`",
+            ".",
             gzip,
             "http",
             &["--accept-encoding", "keep"],
             "gzip",
         )?,
-        crawl("web: the same by https", tls, "https", &[], "TLS")?,
+        crawl("web: the same by https", ".", tls, "https", &[], "TLS")?,
+        // The generator writes the version into each page.
+        crawl(
+            "web: 85 pages of a manual, `gzip_proxied any` in nginx",
+            "manual",
+            gzip,
+            "http",
+            &[],
+            "nothing",
+        )?,
+        crawl(
+            "web: the 85 pages, with `--accept-encoding keep`",
+            "manual",
+            gzip,
+            "http",
+            &["--accept-encoding", "keep"],
+            "gzip",
+        )?,
     ])
 }
