@@ -152,7 +152,11 @@ impl SendCredit {
 
     /// How many bytes may be written whatever other flows have outstanding.
     pub(crate) fn floor_left(&self) -> u64 {
-        self.floor_bytes.saturating_sub(self.outstanding())
+        let floor_bytes = match Bug::NoFloor.is_planted() {
+            true => 0,
+            false => self.floor_bytes,
+        };
+        floor_bytes.saturating_sub(self.outstanding())
     }
 
     /// The receiver widens the floor.
@@ -207,8 +211,11 @@ impl SendWindow {
     /// How many bytes of a flow may be written now, beside what is left of its floor.
     pub(crate) fn allowance(&self, credit: &SendCredit) -> u64 {
         // What it writes comes off what it may write, twice.
-        let of_threshold = self.threshold().saturating_sub(credit.excess()) / 2;
-        let allowance = match credit.is_proven {
+        let of_threshold = match Bug::WholeWindowForOne.is_planted() {
+            true => self.threshold(),
+            false => self.threshold().saturating_sub(credit.excess()) / 2,
+        };
+        let allowance = match credit.is_proven || Bug::UnprovenShareAll.is_planted() {
             true => of_threshold,
             false => of_threshold.min(self.unproven_left().max(self.earned(credit))),
         };
@@ -251,7 +258,8 @@ impl SendWindow {
         self.stop_waiting(id, credit);
         self.change(credit, |credit| credit.taken_bytes = taken_bytes);
         credit.heard_at = now;
-        if !credit.is_proven && taken_bytes >= PROVEN_BYTES {
+        let is_enough = taken_bytes >= PROVEN_BYTES || Bug::OneCreditProves.is_planted();
+        if !credit.is_proven && is_enough {
             self.unproven_bytes -= credit.excess();
             credit.is_proven = true;
             self.proven.push_back((now, id));
@@ -290,6 +298,9 @@ impl SendWindow {
         if credit.excess() > 0 {
             self.over.insert(id, (home, credit));
         }
+        if Bug::WindowFreedEarly.is_planted() {
+            self.let_go(id);
+        }
     }
 
     /// The receiver holds nothing more of a flow.
@@ -312,7 +323,10 @@ impl SendWindow {
 
     /// The next flow that may be proven no more: [`look_at_proof`](Self::look_at_proof) says whether it is.
     pub(crate) fn next_stale(&mut self, now: Moment, round_trip: Duration) -> Option<FlowId> {
-        let lasts = proof_lasts(round_trip);
+        let lasts = match Bug::ProvenForEver.is_planted() {
+            true => Duration::MAX,
+            false => proof_lasts(round_trip),
+        };
         let stale = self
             .proven
             .pop_front_if(|(since, _)| now.since(*since) >= lasts);
@@ -461,7 +475,7 @@ impl ReceiveCredit {
             Some(true) => window.bytes,
             _ => 0,
         };
-        if excess_bytes > most {
+        if excess_bytes > most && !Bug::WindowWithoutBound.is_planted() {
             return Err(Violation::BlockBeyondCredit);
         }
         window.excess_bytes = excess_bytes;

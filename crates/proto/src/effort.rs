@@ -21,7 +21,7 @@ use core::time::Duration;
 
 use refrain_codec::{marker::SamplingPeriod, names};
 
-use crate::moment::Moment;
+use crate::{moment::Moment, planted::Bug};
 
 /// One rung: p and zstd's level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -281,10 +281,17 @@ impl EffortControl {
         let worked = counted - waiting;
         match written.unsent {
             Unsent::Nothing => {
-                let starved = worked.saturating_sub(written.link_time).min(hunger_max);
-                let ahead = written.link_time.saturating_sub(worked).min(worked);
+                let link_time = match Bug::LinkTimeIsHunger.is_planted() {
+                    true => Duration::ZERO,
+                    false => written.link_time,
+                };
+                let starved = worked.saturating_sub(link_time).min(hunger_max);
+                let ahead = link_time.saturating_sub(worked).min(worked);
                 let zstd = self.share_of_zstd(plain_bytes, written.bytes);
-                let share = (zstd / ZSTD_SHARE).min(1.0);
+                let share = match Bug::MatcherIsHunger.is_planted() {
+                    true => 1.0,
+                    false => (zstd / ZSTD_SHARE).min(1.0),
+                };
                 let unsaved = starved.mul_f64(UNSAVED_SHARE * (1.0 - share));
                 self.hunger =
                     (self.hunger + starved.mul_f64(share)).saturating_sub(ahead + unsaved);
@@ -295,7 +302,7 @@ impl EffortControl {
             Unsent::Plenty => self.rested(worked),
         }
         self.rested(waiting);
-        if written.is_starting {
+        if written.is_starting && !Bug::RestWhileStarting.is_planted() {
             (self.rest, self.rest_bytes) = (Duration::ZERO, 0);
         }
         self.judge(round_trip)
@@ -328,7 +335,10 @@ impl EffortControl {
         if idle >= IDLE_MIN {
             self.hunger = self.hunger.saturating_sub(idle);
         }
-        passed.min(time)
+        match Bug::EachLaneHasAClock.is_planted() {
+            true => time,
+            false => passed.min(time),
+        }
     }
 
     fn rested(&mut self, time: Duration) {
@@ -368,10 +378,11 @@ impl EffortControl {
         let mut rung = self.rung;
         while rung + 1 < LADDER.len() {
             let expected = cost * COST_RATIOS[rung];
-            let believed = |known: Cost| {
-                known
+            let believed = |known: Cost| match Bug::FirstCostStays.is_planted() {
+                true => known.per_byte,
+                false => known
                     .per_byte
-                    .clamp(expected / COST_BELIEVED, COST_BELIEVED * expected)
+                    .clamp(expected / COST_BELIEVED, COST_BELIEVED * expected),
             };
             cost = self.costs[rung + 1].map_or(expected, believed);
             if cost > ENCODER_SHARE * per_byte {

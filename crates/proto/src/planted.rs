@@ -1,5 +1,5 @@
-//! Bugs on purpose, which the simulator and the tests of promises must find: `crates/sim/planted`
-//! and `tests/planted`. One at a time can be planted, and only in a build with the feature
+//! Bugs on purpose, which the simulator and tests must find: `crates/sim/planted` and
+//! `tests/planted`. One at a time can be planted, and only in a build with the feature
 //! `planted`; in any other there are none, and asking costs nothing.
 
 #[cfg(feature = "planted")]
@@ -56,6 +56,42 @@ names! {
         LostLaneKeepsFlows = "lost-lane-keeps-flows",
         /// A flow may be opened again.
         ReplayAccepted = "replay-accepted",
+        /// A flow has no floor: others may take all that it could send.
+        NoFloor = "no-floor",
+        /// A flow may take all that others leave of the window.
+        WholeWindowForOne = "whole-window-for-one",
+        /// Flows that are not proven may have all of the window.
+        UnprovenShareAll = "unproven-share-all",
+        /// A flow that was proven once stays so.
+        ProvenForEver = "proven-for-ever",
+        /// One CREDIT proves a flow, though its reader may have taken nothing.
+        OneCreditProves = "one-credit-proves",
+        /// What was sent on a flow counts no longer once the flow is over here.
+        WindowFreedEarly = "window-freed-early",
+        /// A receiver takes more than its window.
+        WindowWithoutBound = "window-without-bound",
+        /// A log's span is long although the other end's is not.
+        LongSpanUnasked = "long-span-unasked",
+        /// A window is shared with a peer that shares none.
+        WindowUnasked = "window-unasked",
+        /// SPARE is sent to a peer of wire version 1.
+        SpareForVersion1 = "spare-for-version-1",
+        /// The far end closes a spare lane, so that its last frames may be lost.
+        FarEndClosesSpare = "far-end-closes-spare",
+        /// A spare lane is closed although flows depend on it.
+        SpareLaneInUse = "spare-lane-in-use",
+        /// Flows depend on a spare lane although all that it brings has come.
+        SpareLaneKeepsFlows = "spare-lane-keeps-flows",
+        /// Hunger counts in full although the matcher takes the time.
+        MatcherIsHunger = "matcher-is-hunger",
+        /// Hunger counts in full although the link needs the time.
+        LinkTimeIsHunger = "link-time-is-hunger",
+        /// Rest counts while a lane's rate still grows.
+        RestWhileStarting = "rest-while-starting",
+        /// A rung that was shed keeps the cost of its first blocks for ever.
+        FirstCostStays = "first-cost-stays",
+        /// Time that lanes spend side by side counts once for each of them.
+        EachLaneHasAClock = "each-lane-has-a-clock",
         /// In the gateway: a reset looks to applications like an end.
         EndForReset = "end-for-reset",
         /// In the gateway: a byte does not reach the application.

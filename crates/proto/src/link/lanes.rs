@@ -346,6 +346,8 @@ impl Link {
     }
 
     fn agree_on_window(&mut self, bytes: Option<u64>) {
+        let is_unasked = Bug::WindowUnasked.is_planted();
+        let bytes = bytes.or(is_unasked.then_some(self.config.window_bytes));
         self.receive_window.is_shared(bytes.is_some());
         let Some(bytes) = bytes else {
             // Flows that were opened before this was known get what others get when they begin.
@@ -520,7 +522,7 @@ impl Caches {
         let kept = |cache: CacheGeometry, peer_bytes: u64| {
             let is_kept = config.mode.keeps_caches() && peer_bytes > 0;
             let geometry = is_kept.then(|| smaller(cache, peer_bytes))?;
-            Some(match hello.has_long_span {
+            Some(match hello.has_long_span || Bug::LongSpanUnasked.is_planted() {
                 true => geometry.with_long_span(),
                 false => geometry,
             })

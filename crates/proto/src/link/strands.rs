@@ -19,6 +19,7 @@ use crate::{
     frame::{FlowId, Frame, LaneId},
     limits::WANT_LANES_AGAIN,
     moment::Moment,
+    planted::Bug,
 };
 
 /// A flow that waits for a lane counts as so many bytes on their way.
@@ -63,7 +64,7 @@ impl Link {
         // Version 1 has no word for it.
         let lane = spare
             .map(|(&id, _)| id)
-            .filter(|_| self.send_window.is_shared())?;
+            .filter(|_| self.send_window.is_shared() || Bug::SpareForVersion1.is_planted())?;
         self.lanes.get_mut(&lane)?.is_spare = true;
         self.send_control(lane, &Frame::Spare);
         Some(lane)
@@ -82,7 +83,9 @@ impl Link {
             Role::Far => state.is_spare = true,
             Role::Near => {
                 state.is_left_by_far = true;
-                self.all_came_on(lane);
+                if !Bug::SpareLaneKeepsFlows.is_planted() {
+                    self.all_came_on(lane);
+                }
             }
         }
         self.finish_if_spare(lane);
@@ -111,10 +114,14 @@ impl Link {
             Role::Near => state.is_left_by_far && state.control.is_empty(),
         };
         let has_others = || self.lanes.values().any(|lane| self.takes_flows(lane));
-        if !is_next || !has_others() || !self.is_unused(lane) {
+        let is_unused = || self.is_unused(lane) || Bug::SpareLaneInUse.is_planted();
+        if !is_next || !has_others() || !is_unused() {
             return;
         }
         match self.role {
+            Role::Far if Bug::FarEndClosesSpare.is_planted() => {
+                self.lane_down(lane, LaneFault::Spare);
+            }
             Role::Far => {
                 if let Some(state) = self.lanes.get_mut(&lane) {
                     state.is_left_by_far = true;

@@ -411,28 +411,26 @@ fn refused(violation: Violation) -> Fault {
     Fault::Lane(LaneFault::Protocol(violation))
 }
 
-/// Brings up the first lane of a pair, whose hellos are altered on their way.
-fn greet(pair: &mut Pair, near: impl Fn(&mut Vec<u8>), far: impl Fn(&mut Vec<u8>)) {
-    pair.near.dial_lane(pair.now).expect("a first lane");
+/// Brings up a lane of a pair, whose hellos are altered on their way.
+pub(crate) fn greet(pair: &mut Pair, near: impl Fn(&mut Vec<u8>), far: impl Fn(&mut Vec<u8>)) {
+    let lane = pair.near.dial_lane(pair.now).expect("a number is left");
     let mut bytes = Vec::new();
-    pair.near.poll_transmit(pair.now, LANE, &mut bytes);
+    pair.near.poll_transmit(pair.now, lane, &mut bytes);
     near(&mut bytes);
     let (hello, _) = Hello::read(&bytes).expect("a hello").expect("whole");
-    pair.far
-        .accept_lane(pair.now, &hello)
-        .expect("a first lane");
+    assert_eq!(pair.far.accept_lane(pair.now, &hello), Ok(lane));
     bytes.clear();
-    pair.far.poll_transmit(pair.now, LANE, &mut bytes);
+    pair.far.poll_transmit(pair.now, lane, &mut bytes);
     far(&mut bytes);
     pair.near
-        .receive(pair.now, LANE, &bytes)
+        .receive(pair.now, lane, &bytes)
         .expect("the answer");
-    pair.carried.insert(LANE, Default::default());
+    pair.carried.insert(lane, Default::default());
     pair.settle();
 }
 
 /// What version 2 says behind version 1 is left out: capabilities, and a window of 128 MiB.
-fn of_version_1(hello: &mut Vec<u8>) {
+pub(crate) fn of_version_1(hello: &mut Vec<u8>) {
     const CAPABILITIES_BYTES: usize = 1 + 4;
     hello.truncate(hello.len() - CAPABILITIES_BYTES);
     hello[9] = 1;

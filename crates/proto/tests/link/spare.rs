@@ -2,7 +2,10 @@
 
 use refrain_proto::{Event, Fault, LaneFault, LaneId, Violation, frame::Frame};
 
-use crate::pair::Pair;
+use crate::{
+    credit::{greet, of_version_1},
+    pair::Pair,
+};
 
 fn spare() -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -105,6 +108,16 @@ fn the_far_end_leaves_no_lane_by_itself() {
         )
     };
     assert!(fault.is_err_and(refused));
+}
+
+#[test]
+fn a_peer_of_version_1_is_sent_no_word_of_spare_lanes() {
+    let mut pair = Pair::new(0);
+    for _ in 0..2 {
+        greet(&mut pair, of_version_1, of_version_1);
+    }
+    assert_eq!(pair.near.lanes_up(), 2);
+    assert_eq!(pair.near.leave_spare_lane(1), None);
 }
 
 #[test]
