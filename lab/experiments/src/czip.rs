@@ -41,7 +41,8 @@ const INTRODUCTION: &str = "# CZIP archives and other tools\n\n\
      no option is named.\n\n\
      All programs run as whole processes. CPU time and memory are the system's counts for\n\
      child processes. Times are medians; the ways took turns. MB = 10^6 bytes. Missing data\n\
-     is *not available*, and missing programs are *not installed*.\n";
+     is *not available*, and missing programs are *not installed*. `lab/data get django systems\n\
+     dvd pages linux mail` gets or makes the data sets, as root.\n";
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
 fn chapters<'a>() -> [Chapter<Setup<'a>>; 8] {

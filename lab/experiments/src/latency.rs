@@ -31,7 +31,7 @@ const INTRODUCTION: &str = "# Latency\n\n\
      *Delay* is one way, the *round trip* is twice that. CUBIC and BBR are the congestion\n\
      control of direct connections, set by name; lanes have the program's default, BBR. All\n\
      programs share the machine. Rates count the headers of IP and TCP. Each transfer is\n\
-     compared byte by byte.\n";
+     compared byte by byte. `lab/data get silesia` gets the data set.\n";
 
 /// All chapters, in the order of the page.
 fn chapters<'a>() -> [Chapter<Setup<'a>>; 4] {

@@ -35,7 +35,8 @@ const INTRODUCTION: &str = "# Slow and high-latency links\n\n\
      the far gateway and the origin at the other. All of them and the link share the\n\
      machine. Delays are one way. Rates count the headers of IP and TCP. *Link bytes* are\n\
      those of the gateways' TCP connections. Times are medians; the ways took turns. Each\n\
-     body was compared. MB = 10^6 bytes.\n";
+     body was compared. MB = 10^6 bytes. `lab/data get linux silesia mail pages` gets the\n\
+     data sets.\n";
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
 const CHAPTERS: [Chapter<Setup>; 7] = [

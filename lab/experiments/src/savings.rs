@@ -52,7 +52,7 @@ pub(crate) fn run(data: &Path) -> anyhow::Result<String> {
          application bytes. Options are the defaults (cache 128 MiB per direction) except the effort. Every byte\n\
          was compared. *Rival*: `zstd -3 --long=27` over all objects as one stream, with a window of 128 MiB. In\n\
          brackets: the pair's bytes divided by the rival's; above 1, the pair loses. Figures with a speed are from\n\
-         loopback, where `auto` trades bytes for speed.\n\n",
+         loopback, where `auto` trades bytes for speed. `lab/data get linux pages mail silesia` gets the data sets.\n\n",
         machine::describe(),
     );
     writeln!(

@@ -83,7 +83,7 @@ pub(crate) fn run(refrain: &Path, data: &Path, runs: usize) -> anyhow::Result<St
          with default options. *Cold*: the gateways have just started. *Again*: the same files once more. MB/s =\n\
          10^6 application bytes per second, medians of {runs} interleaved runs. *Ratio*: application bytes divided\n\
          by bytes between the gateways in both directions, with TLS. *Relay*: one plain TCP relay with the same\n\
-         writes. *Haproxies*: two in a row, {}.\n",
+         writes. *Haproxies*: two in a row, {}. `lab/data get silesia linux` gets the data sets.\n",
         machine::describe(),
         haproxy.as_ref().map_or(
             "skipped: haproxy is not installed".to_owned(),

@@ -1,34 +1,33 @@
-//! Real data, which the repository does not carry: `REFRAIN_DATA`, or `../shared/data` beside
-//! the workspace. Where there is none a test is skipped, and says so, unless
-//! `REFRAIN_REQUIRE_DATA=1`.
+//! Real data. `testdata` has what licences allow. The rest is in `REFRAIN_DATA`, or `../shared/data`
+//! beside the workspace; `lab/data` gets it. Where it is missing a test is skipped, and says so,
+//! unless `REFRAIN_REQUIRE_DATA=1`.
 
 use std::{
     env,
-    fs::{self, File},
+    fs::File,
     io::{BufReader, Read},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-/// The folder; `None` where it may be missing, and is.
-pub(crate) fn folder() -> Option<PathBuf> {
-    if_here(path(), "../shared/data")
+/// What `testdata` has of each Linux release.
+const RELEASE_BYTES: usize = 8 << 20;
+
+/// A path from the workspace's folder.
+fn workspace(path: impl AsRef<Path>) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
 }
 
-/// The test vectors of this name, made by others' code: they lie beside the folder.
-pub(crate) fn vectors(name: &str) -> Option<String> {
-    let path = if_here(path().join("../vectors").join(name), name)?;
-    Some(fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+/// A file that the repository has.
+pub(crate) fn testdata(name: &str) -> PathBuf {
+    workspace("testdata").join(name)
 }
 
-fn path() -> PathBuf {
-    match env::var_os("REFRAIN_DATA") {
-        Some(folder) => PathBuf::from(folder),
-        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-    }
-}
-
-/// `path`; `None` where it may be missing, and is.
-pub(crate) fn if_here(path: PathBuf, name: &str) -> Option<PathBuf> {
+/// A file that the repository may not have; `None` where it may be missing, and is.
+fn shared(name: &str) -> Option<PathBuf> {
+    let folder = env::var_os("REFRAIN_DATA").unwrap_or_else(|| "../shared/data".into());
+    let path = workspace(folder).join(name);
     if path.exists() {
         return Some(path);
     }
@@ -43,31 +42,28 @@ pub(crate) fn if_here(path: PathBuf, name: &str) -> Option<PathBuf> {
 
 /// The first `len` bytes of a file of the Silesia corpus.
 pub(crate) fn silesia(name: &str, len: usize) -> Option<Vec<u8>> {
-    let path = folder()?.join("silesia").join(name).with_extension("zst");
+    let path = shared(&format!("silesia/{name}.zst"))?;
     Some(beginning_of(path, len))
 }
 
-/// The first `len` bytes of a mailbox.
-pub(crate) fn mail(len: usize) -> Option<Vec<u8>> {
-    Some(beginning_of(
-        folder()?.join("mail/spamassassin-ham.mbox.zst"),
-        len,
-    ))
+/// A mailbox of 8 MiB.
+pub(crate) fn mail() -> Vec<u8> {
+    beginning_of(testdata("spamassassin-ham.mbox.zst"), 8 << 20)
 }
 
-/// The first `len` bytes of each of the first `count` Linux 2.0 releases: one tar of tars.
-pub(crate) fn linux_releases(count: usize, len: usize) -> Option<Vec<Vec<u8>>> {
-    let mut releases = members("linux-2.0.1-2.0.40.tar.zst", count)?;
-    for release in &mut releases {
-        release.truncate(len);
-    }
-    Some(releases)
+/// The first `len` bytes, up to 8 MiB, of the tars of two Linux 2.0 releases.
+pub(crate) fn linux_releases(len: usize) -> Vec<Vec<u8>> {
+    let releases = beginning_of(testdata("linux-2.0.1-2.0.2.zst"), 2 * RELEASE_BYTES);
+    releases
+        .chunks(RELEASE_BYTES)
+        .map(|release| release[..len].to_vec())
+        .collect()
 }
 
-/// The first `count` files of a tar.
-pub(crate) fn members(path: &str, count: usize) -> Option<Vec<Vec<u8>>> {
+/// The first `count` revisions of a page.
+pub(crate) fn page(name: &str, count: usize) -> Option<Vec<Vec<u8>>> {
     const RECORD_BYTES: usize = 512;
-    let mut archive = unpack(folder()?.join(path));
+    let mut archive = unpack(shared(&format!("pages/{name}.tar.zst"))?);
     let mut members = Vec::new();
     while members.len() < count {
         let header = take(&mut archive, RECORD_BYTES);

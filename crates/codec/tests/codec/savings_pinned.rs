@@ -65,9 +65,9 @@ fn savings_are_as_pinned() {
     let pinned = read_table();
     let corpora = [
         ("demo", demo()),
-        ("pages", data::members("pages/github-tos.tar.zst", 40)),
-        ("mail", data::mail(8 << 20).map(|mail| vec![mail])),
-        ("linux", data::linux_releases(2, 8 << 20)),
+        ("pages", data::page("github-tos", 40)),
+        ("mail", Some(vec![data::mail()])),
+        ("linux", Some(data::linux_releases(8 << 20))),
     ];
     let mut measured = Vec::new();
     for (name, corpus) in corpora {

@@ -87,7 +87,8 @@ impl Sets {
                  - *media 1* to *media {count}*: {count} parts of a day of YouTube requests at a campus (the \
                  UMass\n  trace, as in the paper), {:.1} GB each. The trace has no videos, so each id is a file of \
                  noise:\n  1 to 60 MB with a median of 9 MB, and always the same. A file that is requested again is \
-                 read\n  again. {:.0} % of all {} requests are repeats, far fewer within a part.\n",
+                 read\n  again. {:.0} % of all {} requests are repeats, far fewer within a part.\n\n\
+                 `lab/data get linux requests` gets the tars and the trace.\n",
                 part_bytes as f64 / 1e9,
                 100.0 - 100.0 * videos.len() as f64 / requests.len() as f64,
                 requests.len(),

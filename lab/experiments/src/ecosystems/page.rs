@@ -14,7 +14,8 @@ pub(super) fn page(all: &[Kept]) -> anyhow::Result<String> {
          Written by `cargo run --release -p refrain-experiments -- ecosystems --write \
          docs/results-ecosystems.md`.\n\
          `--json` prints all figures, and `--only NAME` measures some rows again. It needs root, the\n\
-         programs of `lab/setup --ecosystems`, 3 GB of disk, and a network the first time.\n\n"
+         programs of `lab/setup --ecosystems`, 3 GB of disk, and a network the first time.\n\
+         It gets its own data set: the packages below, by name and version.\n\n"
         .to_owned();
     summary(&mut page, all)?;
     table(&mut page, all)?;

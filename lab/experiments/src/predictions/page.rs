@@ -36,7 +36,7 @@ They do not include CPU time, TLS and TCP. *Linux*: the tars of the forty 2.0 re
 all. *GitHub*, *Brevo*: 400 revisions each of a page. Each object has its own flow, one after the
 other, and every byte is compared. Chunks of 8 KiB on average have 2 to 32 KiB; smaller chunks are in
 proportion. *Aligned* predicts as the paper does, *window* as refrain does by default:
-[decision 16](decisions/0016-predictions.md).
+[decision 16](decisions/0016-predictions.md). `lab/data get linux pages` gets the data sets.
 
 ";
 

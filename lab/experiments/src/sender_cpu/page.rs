@@ -29,7 +29,7 @@ fn introduction(report: &Report) -> String {
          the sender. Its process' CPU clock, user and system, is read before and after a transfer, which is\n\
          compared byte by byte. Gateways are started again for each transfer. The store stays; it is full, with at\n\
          most {STORE_SIZE}. Figures are medians of {} runs of each way; the ways took turns. GB = 10^9 application\n\
-         bytes.\n\n\
+         bytes. The noise comes from fixed seeds: no data set is needed.\n\n\
          - *Nothing repeats*: {} MB of noise, new each time, on loopback. In mode `receiver` the near end offers\n  \
          the beginning of an earlier response of the same origin, which is wrong.\n\
          - *All repeats*: the same {} MB repeatedly. Predictions are in time on a link slower than the store's\n  \

@@ -50,7 +50,7 @@ impl Inputs {
         let (real, text) = read_real(folder)?;
         let note = format!(
             "text: {} MB, two Linux 2.0 releases and Silesia's texts; \
-             real: these and Silesia's other files, {} MB in all",
+             real: these and Silesia's other files, {} MB in all (`lab/data get linux silesia`)",
             text.len() / 1_000_000,
             real.len() / 1_000_000
         );
