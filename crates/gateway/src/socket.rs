@@ -123,7 +123,8 @@ pub(crate) fn unsent_bytes(socket: &impl AsFd) -> Option<u32> {
     let result = unsafe {
         libc::ioctl(
             socket.as_fd().as_raw_fd(),
-            libc::SIOCOUTQNSD,
+            // musl's ioctl takes another type.
+            libc::SIOCOUTQNSD as _,
             &raw mut bytes,
         )
     };
