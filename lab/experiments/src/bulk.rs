@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
+use crate::targets;
 use program::Program;
 use sets::Sets;
 
@@ -110,7 +111,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
         threads.text(&plots)?,
         keeping.text()?,
     ];
-    page::page(&setup, &sets, &methods, &chapters)
+    targets::print(&page::targets(&methods));
+    Ok(page::page(&setup, &sets, &methods, &chapters))
 }
 
 fn write_plot(folder: &Path, plot: &Plot) -> anyhow::Result<()> {

@@ -12,7 +12,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{machine, targets::Target};
+use crate::{
+    machine,
+    targets::{self, Target, WithTargets},
+};
 
 /// A chapter's figures, and what they say. `S` is what its page's measuring needs.
 pub(crate) trait Figures<S>: Serialize + DeserializeOwned {
@@ -23,8 +26,10 @@ pub(crate) trait Figures<S>: Serialize + DeserializeOwned {
     /// Measures. What lacks its data or a program is said to be missing, and is no error.
     fn measure(setup: &S) -> anyhow::Result<Self>;
 
-    /// What was asked for; `figures` is `None` if nothing was measured.
-    fn targets(figures: Option<&Self>) -> Vec<Target>;
+    /// The bounds that they are checked against.
+    fn targets(&self) -> Vec<Target> {
+        Vec::new()
+    }
 
     /// Writes what stands under the title.
     fn write(&self, page: &mut String) -> anyhow::Result<()>;
@@ -41,6 +46,16 @@ pub(crate) struct Plot {
     pub svg: String,
 }
 
+impl Plot {
+    /// Writes it into the folder `plots` next to the page.
+    pub(crate) fn write_beside(&self, page: &Path) -> anyhow::Result<()> {
+        let folder = page.parent().unwrap_or(Path::new(".")).join("plots");
+        std::fs::create_dir_all(&folder)?;
+        let file = folder.join(self.name);
+        std::fs::write(&file, &self.svg).with_context(|| file.display().to_string())
+    }
+}
+
 /// Where figures are kept.
 pub(crate) trait FiguresFolder {
     fn folder(&self) -> &Path;
@@ -51,7 +66,8 @@ pub(crate) struct Chapter<S> {
     pub name: &'static str,
     title: &'static str,
     measure: fn(&S) -> anyhow::Result<Value>,
-    write: fn(Option<&Value>) -> anyhow::Result<Written>,
+    targets: fn(&Value) -> anyhow::Result<Vec<Target>>,
+    write: fn(&Value) -> anyhow::Result<String>,
     plots: fn(&Value) -> anyhow::Result<Vec<Plot>>,
 }
 
@@ -76,55 +92,44 @@ struct Kept {
     figures: Value,
 }
 
-/// A chapter in Markdown.
-struct Written {
-    targets: Vec<Target>,
-    /// Empty if nothing was measured.
-    text: String,
-}
-
 /// What `--only` takes.
 pub(crate) fn names<S>(chapters: &[Chapter<S>]) -> PossibleValuesParser {
     let value = |chapter: &Chapter<S>| PossibleValue::new(chapter.name).help(chapter.title);
     PossibleValuesParser::new(chapters.iter().map(value))
 }
 
-/// Measures what is to be measured, and gives the page: the introduction, what was asked, then the chapters.
+/// Measures what is to be measured, and gives the page: the introduction, then the chapters. Their targets go to
+/// standard error.
 ///
-/// `earlier` is the page that this one replaces. A chapter without figures is taken from it.
+/// `file` is the page that this one replaces. A chapter without figures is taken from it. Plots go into the folder
+/// `plots` next to it.
 pub(crate) fn page<S: FiguresFolder>(
     introduction: &str,
     chapters: &[Chapter<S>],
     setup: &S,
     choice: Choice<'_>,
-    earlier: Option<&Path>,
+    file: Option<&Path>,
 ) -> anyhow::Result<String> {
     measure(chapters, setup, choice)?;
-    let earlier = match earlier {
-        Some(path) if path.exists() => Earlier(std::fs::read_to_string(path)?),
+    let earlier = match file {
+        Some(file) if file.exists() => Earlier(std::fs::read_to_string(file)?),
         _ => Earlier(String::new()),
     };
-    let mut page =
-        format!("{introduction}\n## Targets\n\n| | target | measured | met |\n|---|--:|--:|---|\n");
-    let mut texts = String::new();
+    let mut page = introduction.to_owned();
     for chapter in chapters {
-        let kept = chapter.kept(setup)?;
-        let written = match &kept {
-            Some(kept) => chapter.written(kept)?,
-            None => chapter.unmeasured()?,
+        let Some(kept) = chapter.kept(setup)? else {
+            page += earlier.chapter(chapter.title);
+            continue;
         };
-        texts += match kept {
-            Some(_) => written.text.as_str(),
-            None => earlier.chapter(chapter.title),
-        };
-        for target in &written.targets {
-            page += &match kept {
-                Some(_) => row(target),
-                None => earlier.row(target).unwrap_or_else(|| row(target)),
-            };
+        page += &chapter.written(&kept)?;
+        targets::print(&(chapter.targets)(&kept.figures)?);
+        if let Some(file) = file {
+            for plot in (chapter.plots)(&kept.figures)? {
+                plot.write_beside(file)?;
+            }
         }
     }
-    Ok(page + &texts)
+    Ok(page)
 }
 
 /// The page as it was written last.
@@ -139,28 +144,9 @@ impl Earlier {
         let end = self.0[begin + 1..].find("\n## ");
         end.map_or(&self.0[begin..], |end| &self.0[begin..begin + 1 + end])
     }
-
-    /// The target's row in the table of what was asked.
-    fn row(&self, target: &Target) -> Option<String> {
-        let begins = format!("| {} | {} |", target.what, target.asked);
-        let mut lines = self.0.split_inclusive('\n');
-        lines
-            .find(|line| line.starts_with(&begins))
-            .map(str::to_owned)
-    }
 }
 
-fn row(target: &Target) -> String {
-    let (measured, met) = match &target.measured {
-        Some(measured) if measured.is_met => (measured.text.as_str(), "yes"),
-        Some(measured) => (measured.text.as_str(), "**no**"),
-        None => ("not measured", ""),
-    };
-    let (what, asked) = (target.what, target.asked);
-    format!("| {what} | {asked} | {measured} | {met} |\n")
-}
-
-/// Measures what is to be measured, and gives all figures that are kept, by chapter.
+/// Measures what is to be measured, and gives all figures that are kept and their targets, by chapter.
 pub(crate) fn json<S: FiguresFolder>(
     chapters: &[Chapter<S>],
     setup: &S,
@@ -170,30 +156,14 @@ pub(crate) fn json<S: FiguresFolder>(
     let mut all = serde_json::Map::new();
     for chapter in chapters {
         if let Some(kept) = chapter.kept(setup)? {
-            all.insert(chapter.name.to_owned(), serde_json::to_value(kept)?);
+            let report = WithTargets {
+                report: &kept,
+                targets: (chapter.targets)(&kept.figures)?,
+            };
+            all.insert(chapter.name.to_owned(), serde_json::to_value(report)?);
         }
     }
     Ok(serde_json::to_string_pretty(&all)? + "\n")
-}
-
-/// Writes the plots of all chapters into the folder `plots` next to the page.
-pub(crate) fn write_plots<S: FiguresFolder>(
-    chapters: &[Chapter<S>],
-    setup: &S,
-    page: &Path,
-) -> anyhow::Result<()> {
-    let folder = page.parent().unwrap_or(Path::new(".")).join("plots");
-    std::fs::create_dir_all(&folder)?;
-    for chapter in chapters {
-        let Some(kept) = chapter.kept(setup)? else {
-            continue;
-        };
-        for plot in (chapter.plots)(&kept.figures)? {
-            let file = folder.join(plot.name);
-            std::fs::write(&file, plot.svg).with_context(|| file.display().to_string())?;
-        }
-    }
-    Ok(())
 }
 
 fn measure<S: FiguresFolder>(
@@ -218,14 +188,11 @@ impl<S: FiguresFolder> Chapter<S> {
             name: F::NAME,
             title: F::TITLE,
             measure: |setup| Ok(serde_json::to_value(F::measure(setup)?)?),
+            targets: |figures| Ok(F::deserialize(figures)?.targets()),
             write: |figures| {
-                let figures: Option<F> = figures.map(F::deserialize).transpose()?;
                 let mut text = String::new();
-                if let Some(figures) = &figures {
-                    figures.write(&mut text)?;
-                }
-                let targets = F::targets(figures.as_ref());
-                Ok(Written { targets, text })
+                F::deserialize(figures)?.write(&mut text)?;
+                Ok(text)
             },
             plots: |figures| F::deserialize(figures)?.plots(),
         }
@@ -263,7 +230,7 @@ impl<S: FiguresFolder> Chapter<S> {
     }
 
     /// The chapter, from figures.
-    fn written(&self, kept: &Kept) -> anyhow::Result<Written> {
+    fn written(&self, kept: &Kept) -> anyhow::Result<String> {
         let Kept {
             machine,
             version,
@@ -271,19 +238,13 @@ impl<S: FiguresFolder> Chapter<S> {
             took_s,
             figures,
         } = kept;
-        let mut written = (self.write)(Some(figures))
+        let text = (self.write)(figures)
             .with_context(|| format!("{}: unknown form of figures (measure again)", self.name))?;
-        written.text = format!(
+        Ok(format!(
             "\n## {}\n\nMeasured at {version} on {machine}; load when it began: {load:.1}; \
-             took {took_s:.0} s.\n\n{}",
-            self.title, written.text
-        );
-        Ok(written)
-    }
-
-    /// The chapter, without any.
-    fn unmeasured(&self) -> anyhow::Result<Written> {
-        (self.write)(None)
+             took {took_s:.0} s.\n\n{text}",
+            self.title
+        ))
     }
 }
 
@@ -315,11 +276,11 @@ mod tests {
             Ok(Self(turns))
         }
 
-        fn targets(figures: Option<&Self>) -> Vec<Target> {
+        fn targets(&self) -> Vec<Target> {
             vec![Target {
                 what: "turns",
                 asked: "many",
-                measured: figures.map(|turns| at_least(turns.0 as f64, 2.0, turns.0.to_string())),
+                measured: Some(at_least(self.0 as f64, 2.0, self.0.to_string())),
             }]
         }
 
@@ -342,21 +303,25 @@ mod tests {
             };
             page("# Turns\n", &chapters, &setup, choice, Some(&file)).expect("there is space")
         };
-        let unmeasured = page(&[]);
-        assert!(
-            unmeasured.contains("| turns | many | not measured |  |"),
-            "{unmeasured}"
-        );
-        assert!(!unmeasured.contains("\n## Turns\n"), "{unmeasured}");
+        assert_eq!(page(&[]), "# Turns\n");
 
-        assert!(page(&["turns"]).contains("| turns | many | 1 | **no** |"));
+        assert!(page(&["turns"]).ends_with("\n\n1 turns\n"));
         let again = page(&["turns"]);
-        assert!(again.contains("| turns | many | 2 | yes |"), "{again}");
         let (_, chapter) = again.split_once("\n## Turns\n").expect("its title");
         assert!(chapter.ends_with("\n\n2 turns\n"), "{chapter}");
         assert_eq!(page(&[]), again);
 
-        // Without figures, the chapter and its row stay as they were written.
+        let none = Choice {
+            only: Some(&[]),
+            resume: false,
+        };
+        let json = json(&chapters, &setup, none).expect("figures");
+        let json: Value = serde_json::from_str(&json).expect("JSON");
+        let turns = &json["turns"];
+        assert_eq!(turns["figures"], 2);
+        assert_eq!(turns["targets"][0]["measured"]["is_met"], true);
+
+        // Without figures, the chapter stays as it was written.
         std::fs::write(&file, again.clone() + "\n## Another\n").expect("there is space");
         std::fs::remove_file(chapters[0].file(&setup)).expect("figures");
         assert_eq!(page(&[]), again);

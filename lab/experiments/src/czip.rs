@@ -41,8 +41,9 @@ const INTRODUCTION: &str = "# CZIP archives and other tools\n\n\
      no option is named.\n\n\
      All programs run as whole processes. CPU time and memory are the system's counts for\n\
      child processes. Times are medians; the ways took turns. MB = 10^6 bytes. Missing data\n\
-     is *not available*, and missing programs are *not installed*. `lab/data get django systems\n\
-     dvd pages linux mail` gets or makes the data sets, as root.\n";
+     is *not available*, and missing programs are *not installed*. Chapters with clients and\n\
+     servers went over sockets on loopback. No network takes part in the others.\n\
+     `lab/data get django systems dvd pages linux mail` gets or makes the data sets, as root.\n";
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
 fn chapters<'a>() -> [Chapter<Setup<'a>>; 8] {
@@ -75,8 +76,14 @@ pub(crate) struct Arguments {
         default_value = "../shared/data"
     )]
     shared: PathBuf,
-    /// Measure only these chapters, and keep the last figures of the others
-    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&chapters()))]
+    /// Measure only these chapters, and keep the last figures of the others; without a name, measure none
+    #[arg(
+        long,
+        value_name = "CHAPTER",
+        num_args = 0..,
+        value_delimiter = ',',
+        value_parser = chapters::names(&chapters())
+    )]
     only: Option<Vec<String>>,
     /// Skip chapters that were already measured at this commit, to resume a stopped run
     #[arg(long)]
@@ -87,7 +94,7 @@ pub(crate) struct Arguments {
     /// Create a big archive of this size, in 10^9 bytes
     #[arg(long, value_name = "N", default_value_t = 10)]
     big_gb: u64,
-    /// Write the page to this file instead of standard output
+    /// Write the page to this file instead of standard output, and plots to the directory `plots` next to it
     #[arg(long)]
     pub write: Option<PathBuf>,
 }

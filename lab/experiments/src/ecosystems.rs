@@ -84,7 +84,7 @@ pub(crate) struct Arguments {
     /// Print all figures as JSON instead of the page
     #[arg(long)]
     json: bool,
-    /// Write to this file instead of standard output
+    /// Write to this file instead of standard output, and the plot to the directory `plots` next to it
     #[arg(long)]
     pub write: Option<PathBuf>,
     /// Measure this ecosystem in this process, and print its rows
@@ -154,10 +154,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
             _ => ecosystem.measured(&refrain, &data, &arguments.effort)?,
         });
     }
-    match arguments.json {
-        true => Ok(serde_json::to_string_pretty(&all)? + "\n"),
-        false => page::page(&all),
+    if arguments.json {
+        return Ok(serde_json::to_string_pretty(&all)? + "\n");
     }
+    if let (Some(page), Some(plot)) = (&arguments.write, page::plot(&all)?) {
+        plot.write_beside(page)?;
+    }
+    page::page(&all)
 }
 
 impl Ecosystem {

@@ -30,8 +30,9 @@ const INTRODUCTION: &str = "# Latency\n\n\
      `refrain` processes take turns on the same link. The link is checked before each use.\n\
      *Delay* is one way, the *round trip* is twice that. CUBIC and BBR are the congestion\n\
      control of direct connections, set by name; lanes have the program's default, BBR. All\n\
-     programs share the machine. Rates count the headers of IP and TCP. Each transfer is\n\
-     compared byte by byte. `lab/data get silesia` gets the data set.\n";
+     programs share the machine. Rates count the headers of IP and TCP. All transfers go\n\
+     over sockets, and each is compared byte by byte. `lab/data get silesia` gets the data\n\
+     set.\n";
 
 /// All chapters, in the order of the page.
 fn chapters<'a>() -> [Chapter<Setup<'a>>; 4] {
@@ -55,8 +56,14 @@ pub(crate) struct Arguments {
     /// Keep the figures of chapters in this directory
     #[arg(long, value_name = "DIR", default_value = "target/latency")]
     figures: PathBuf,
-    /// Measure only these chapters, and keep the last figures of the others
-    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&chapters()))]
+    /// Measure only these chapters, and keep the last figures of the others; without a name, measure none
+    #[arg(
+        long,
+        value_name = "CHAPTER",
+        num_args = 0..,
+        value_delimiter = ',',
+        value_parser = chapters::names(&chapters())
+    )]
     only: Option<Vec<String>>,
     /// Skip chapters that were already measured at this commit, to resume a stopped run
     #[arg(long)]
@@ -117,17 +124,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     if arguments.json {
         return chapters::json(&chapters(), &setup, choice);
     }
-    let page = chapters::page(
+    chapters::page(
         INTRODUCTION,
         &chapters(),
         &setup,
         choice,
         arguments.write.as_deref(),
-    )?;
-    if let Some(page) = &arguments.write {
-        chapters::write_plots(&chapters(), &setup, page)?;
-    }
-    Ok(page)
+    )
 }
 
 fn link(mbit: u32, delay_ms: u64) -> LinkConfig {

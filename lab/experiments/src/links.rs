@@ -35,8 +35,9 @@ const INTRODUCTION: &str = "# Slow and high-latency links\n\n\
      the far gateway and the origin at the other. All of them and the link share the\n\
      machine. Delays are one way. Rates count the headers of IP and TCP. *Link bytes* are\n\
      those of the gateways' TCP connections. Times are medians; the ways took turns. Each\n\
-     body was compared. MB = 10^6 bytes. `lab/data get linux silesia mail pages` gets the\n\
-     data sets.\n";
+     body was compared. MB = 10^6 bytes. All transfers go over sockets. Only the rows\n\
+     *engines* of the last chapter are simulated. `lab/data get linux silesia mail pages`\n\
+     gets the data sets.\n";
 
 /// All chapters, in the order of the page. A new one is added here and nowhere else.
 const CHAPTERS: [Chapter<Setup>; 7] = [
@@ -69,8 +70,14 @@ pub(crate) struct Arguments {
     /// Keep the figures of chapters in this directory
     #[arg(long, value_name = "DIR", default_value = "target/links")]
     figures: PathBuf,
-    /// Measure only these chapters, and keep the last figures of the others
-    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&CHAPTERS))]
+    /// Measure only these chapters, and keep the last figures of the others; without a name, measure none
+    #[arg(
+        long,
+        value_name = "CHAPTER",
+        num_args = 0..,
+        value_delimiter = ',',
+        value_parser = chapters::names(&CHAPTERS)
+    )]
     only: Option<Vec<String>>,
     /// Skip chapters that were already measured at this commit, to resume a stopped run
     #[arg(long)]
@@ -81,7 +88,7 @@ pub(crate) struct Arguments {
     /// Print all figures as JSON instead of the page
     #[arg(long)]
     json: bool,
-    /// Write to this file instead of standard output
+    /// Write to this file instead of standard output, and plots to the directory `plots` next to it
     #[arg(long)]
     pub write: Option<PathBuf>,
 }

@@ -20,7 +20,7 @@ const INTRODUCTION: &str = "# Flows on a lossy link\n\n\
      directions. Direct connections and the lanes of pairs (`--congestion`) have the\n\
      congestion control that a column names. Nothing in the content repeats. *Noise* does\n\
      not compress; *text* compresses to about a third. Both come from fixed seeds: no data\n\
-     set is needed.\n";
+     set is needed. All transfers go over sockets.\n";
 
 /// The ways: direct connections, then pairs, by their congestion control.
 const DIRECT: [&str; 2] = ["cubic", "bbr"];
@@ -39,8 +39,14 @@ pub(crate) struct Arguments {
     /// Keep the figures of chapters in this directory
     #[arg(long, value_name = "DIR", default_value = "target/lossy")]
     figures: PathBuf,
-    /// Measure only these chapters, and keep the last figures of the others
-    #[arg(long, value_name = "CHAPTER", value_delimiter = ',', value_parser = chapters::names(&chapters()))]
+    /// Measure only these chapters, and keep the last figures of the others; without a name, measure none
+    #[arg(
+        long,
+        value_name = "CHAPTER",
+        num_args = 0..,
+        value_delimiter = ',',
+        value_parser = chapters::names(&chapters())
+    )]
     only: Option<Vec<String>>,
     /// Skip chapters that were already measured at this commit, to resume a stopped run
     #[arg(long)]

@@ -1,7 +1,8 @@
 //! Experiments whose tables stand in `docs/`.
 //!
 //! Most run real gateways on this machine, between them a relay where a slower link is
-//! wanted. Each prints a page of Markdown, or writes it to a file.
+//! wanted. Each prints a page of Markdown, or writes it to a file. Its targets, and whether they are met, go to
+//! standard error.
 
 mod bulk;
 mod chapters;

@@ -12,7 +12,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::seeded::Seeded;
+use crate::{
+    seeded::Seeded,
+    targets::{self, WithTargets},
+};
 pub(crate) use bare_tls::{SUBCOMMAND as BARE_TLS, serve as serve_bare_tls};
 use trial::{Sent, Trials};
 
@@ -58,11 +61,14 @@ pub(crate) struct Report {
 /// The page of results, or all figures as JSON, from the program at `refrain`.
 pub(crate) fn run(refrain: &Path, pairs: usize, json: bool) -> anyhow::Result<String> {
     anyhow::ensure!(pairs > 0, "--pairs must be greater than zero");
-    let report = measure(refrain, pairs)?;
-    match json {
-        true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
-        false => page::page(&report),
+    let report = &measure(refrain, pairs)?;
+    let targets = page::targets(report);
+    if json {
+        let report = WithTargets { report, targets };
+        return Ok(serde_json::to_string_pretty(&report)? + "\n");
     }
+    targets::print(&targets);
+    page::page(report)
 }
 
 fn measure(refrain: &Path, pairs: usize) -> anyhow::Result<Report> {

@@ -2,7 +2,7 @@
 //! the chunk store, GPUs and a whole pair, beside other programs. It writes `docs/performance.md`.
 //!
 //! All of a row take turns, so that a busy machine slows all of them; speeds and ratios are medians
-//! over the turns. Single core, but for the pair's rows.
+//! over the turns. Single core, but for the pair's rows. What the rows were built to reach goes to standard error.
 
 mod contests;
 mod machine;
@@ -83,14 +83,16 @@ fn main() -> anyhow::Result<()> {
         "no row that can be measured here has \"{}\" in its name",
         arguments.filter
     );
-    let page = page::page(&Report {
+    let report = Report {
         machine: Machine::this(),
         backend: measuring.instructions.to_string(),
         seconds_a_row: arguments.seconds.as_secs_f64(),
         data: inputs.note.clone(),
         unsteadiness: measuring.steadiness.slowest_over_fastest(),
         rows: measuring.rows,
-    });
+    };
+    report.print_targets();
+    let page = page::page(&report);
     match &arguments.write {
         Some(path) => fs::write(path, page).with_context(|| path.display().to_string()),
         None => {

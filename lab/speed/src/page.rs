@@ -8,6 +8,8 @@ use crate::{
     report::{Beside, Report, Row},
 };
 
+/// Of other machines.
+const PAPERS: &str = include_str!("papers.md");
 /// Measured by hand, with the commands that it names.
 const GPUS_ELSEWHERE: &str = include_str!("gpus.md");
 const SMALL_MESSAGES: &str = include_str!("small_messages.md");
@@ -20,6 +22,7 @@ pub(crate) fn page(report: &Report) -> String {
         chunks(report),
         gpus(report),
         peers(report),
+        PAPERS.to_owned(),
         SMALL_MESSAGES.to_owned(),
     ]
     .concat()
@@ -35,12 +38,12 @@ fn introduction(report: &Report) -> String {
          {} s for each row.\n{processor}, {cores} cores (virtual). A fixed loop's slowest run took {:.2} times its \
          fastest.\n\n\
          GB/s = 10^9 plain bytes per second, on one core. Only in the pair's rows, origin, both \
-         gateways, client\nand relay share the machine. All programs and SIMD paths of a row took \
-         turns in one run. Speeds and\nratios are medians.\n\n\
+         gateways, client\nand relay share the machine. Only these rows and *Small messages* go over \
+         sockets; all others measure\nfunctions in one process. All programs and SIMD paths of a row \
+         took turns in one run. Speeds and ratios\nare medians.\n\n\
          - *Hot*: 64 KiB blocks whose bytes are in the second-level cache. Scanners get the same MiB \
          again.\n  Encoders and decoders get new content, fetched just before, and a log of \
          16 MiB.\n\
-         - *To reach*: the targets for AVX-512, and a third of them for AVX2.\n\
          - *File*: each byte is read once from memory, after the caches were filled with other \
          bytes.\n  The log has 64 MiB.\n\
          - *memcpy* copies the same blocks into a ring as large as the log. *naive twin* is\n  \
@@ -66,13 +69,9 @@ fn overview(report: &Report) -> String {
         for set in &sets {
             write!(page, " {place}, {set} |").expect("memory");
         }
-        page += match place {
-            "hot" => " to reach |",
-            _ => " share of a read | of a memcpy |",
-        };
     }
-    page += "\n|---|---|";
-    page += &"---|".repeat(2 * sets.len() + 3);
+    page += " share of a read | of a memcpy |\n|---|---|";
+    page += &"---|".repeat(2 * sets.len() + 2);
     page.push('\n');
     for row in report.rows.iter().filter(|row| row.place == Place::Hot) {
         // Text is too little to be streamed past the larger log.
@@ -92,10 +91,9 @@ fn overview(report: &Report) -> String {
         };
         writeln!(
             page,
-            "| {} | {label} |{} {} |{} {} | {} |",
+            "| {} | {label} |{}{} {} | {} |",
             row.kernel,
             speeds(Some(row)),
-            row.targets(),
             speeds(file),
             share("read"),
             share("memcpy"),
@@ -108,8 +106,8 @@ fn overview(report: &Report) -> String {
 /// A line for each row that is about chunks.
 fn chunks(report: &Report) -> String {
     let mut page = "\n## Chunks\n\n\
-        A chunk has 8 KiB: exactly in the store's rows, on average in the others. The last table compares \
-        them\nwith other programs.\n\n\
+        A chunk has 8 KiB: exactly in the store's rows, on average in the others. They are also in the table \
+        of\nother programs.\n\n\
         - *Store*: in a temporary directory, which the system keeps in memory. Chunks are added to a full \
         store of\n  256 MiB, and looked up among 1,000,000. A look-up counts as its chunk's bytes.\n\
         - *Sender*, *receiver*: the CPU time of one end's engine, without sockets, TLS and store, for flows \
@@ -121,8 +119,9 @@ fn chunks(report: &Report) -> String {
         if let Some(chunks_per_s) = row.chunks_per_s {
             writeln!(
                 page,
-                "| {}, {}, {} | {:.2} | {chunks_per_s:.0} |",
-                row.kernel, row.data, row.place, row.gb_per_s,
+                "| {} | {:.2} | {chunks_per_s:.0} |",
+                row.name(),
+                row.gb_per_s
             )
             .expect("memory");
         }
@@ -151,7 +150,7 @@ fn gpus(report: &Report) -> String {
     } = &report.machine;
     writeln!(
         page,
-        "On {}, {}, {}.\n\n| row | GB/s | to reach |\n|---|--:|--:|",
+        "On {}, {}, {}.\n\n| row | GB/s |\n|---|--:|",
         gpus.join(", "),
         gpu_driver
             .as_deref()
@@ -162,11 +161,8 @@ fn gpus(report: &Report) -> String {
     for row in rows {
         writeln!(
             page,
-            "| {}, {} | {:.1} | {} |",
-            row.kernel,
-            row.place,
-            row.gb_per_s,
-            row.targets()
+            "| {}, {} | {:.1} |",
+            row.kernel, row.place, row.gb_per_s
         )
         .expect("memory");
     }
@@ -188,25 +184,17 @@ fn peers(report: &Report) -> String {
         Below 1, the other program is faster. lz4 and zstd store incompressible data, and only copy it \
         back, to one\nhot buffer. Our decoder checks each block, and also writes it to the log. The log \
         costs an encoder one memcpy.\n\n\
-        | row | GB/s | other | GB/s | ratio | target | reached |\n\
-        |---|---|---|---|---|---|---|\n"
+        | row | GB/s | other | GB/s | ratio |\n\
+        |---|---|---|---|---|\n"
         .to_owned();
     for row in &report.rows {
+        let name = row.name();
         let peers = row.beside.iter().filter(|peer| !peer.is_ours());
         for peer in peers {
             writeln!(
                 page,
-                "| {}, {}, {} | {:.2} | {} | {:.2} | {:.2} | {} | {} |",
-                row.kernel,
-                row.data,
-                row.place,
-                row.gb_per_s,
-                peer.peer,
-                peer.gb_per_s,
-                peer.ratio,
-                peer.target_ratio
-                    .map_or_else(String::new, |target| target.to_string()),
-                reached(peer.target_ratio.map(|target| peer.ratio >= target)),
+                "| {name} | {:.2} | {} | {:.2} | {:.2} |",
+                row.gb_per_s, peer.peer, peer.gb_per_s, peer.ratio
             )
             .expect("memory");
         }
@@ -217,18 +205,6 @@ fn peers(report: &Report) -> String {
 impl Row {
     fn beside(&self, peer: &str) -> Option<&Beside> {
         self.beside.iter().find(|beside| beside.peer == peer)
-    }
-
-    /// The speeds to reach with the best instructions and others, and whether they were.
-    fn targets(&self) -> String {
-        let ours = self.target_gb_per_s.map(|target| (self.gb_per_s, target));
-        let others = self.beside.iter();
-        let others = others.filter_map(|peer| Some((peer.gb_per_s, peer.target_gb_per_s?)));
-        let targets = ours.into_iter().chain(others).map(|(speed, target)| {
-            let missed = if speed < target { " **missed**" } else { "" };
-            format!("{target:.1}{missed}")
-        });
-        targets.collect::<Vec<_>>().join("; ")
     }
 
     /// Our speed with the instructions of `set`; the row's own is that of `backend`.
@@ -244,13 +220,5 @@ impl Row {
 impl Beside {
     fn is_ours(&self) -> bool {
         self.peer.starts_with("refrain, ")
-    }
-}
-
-fn reached(reached: Option<bool>) -> &'static str {
-    match reached {
-        Some(true) => "yes",
-        Some(false) => "**no**",
-        None => "",
     }
 }

@@ -48,6 +48,34 @@ pub(crate) struct Beside {
     pub target_ratio: Option<f64>,
 }
 
+impl Report {
+    /// Prints a line for each target to standard error.
+    pub(crate) fn print_targets(&self) {
+        for row in &self.rows {
+            let name = row.name();
+            if let Some(target) = row.target_gb_per_s {
+                print_target(&name, row.gb_per_s, target);
+            }
+            for other in &row.beside {
+                let peer = &other.peer;
+                if let Some(target) = other.target_gb_per_s {
+                    let what = format!("{name}, {peer}");
+                    print_target(&what, other.gb_per_s, target);
+                }
+                if let Some(target) = other.target_ratio {
+                    let what = format!("{name}, over {peer}");
+                    print_target(&what, other.ratio, target);
+                }
+            }
+        }
+    }
+}
+
+fn print_target(what: &str, figure: f64, target: f64) {
+    let verdict = if figure < target { "missed" } else { "met" };
+    eprintln!("target {verdict}: {what}: {figure:.2} (asked: {target:.2} at least)");
+}
+
 impl Row {
     /// The first of `speeds` is ours, on `instructions`; others of ours are called so.
     pub(crate) fn new(
@@ -69,6 +97,10 @@ impl Row {
             target_gb_per_s: target.and_then(|target| target.gb_per_s(instructions)),
             beside: beside.collect(),
         }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("{}, {}, {}", self.kernel, self.data, self.place)
     }
 }
 

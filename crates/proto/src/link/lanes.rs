@@ -522,10 +522,12 @@ impl Caches {
         let kept = |cache: CacheGeometry, peer_bytes: u64| {
             let is_kept = config.mode.keeps_caches() && peer_bytes > 0;
             let geometry = is_kept.then(|| smaller(cache, peer_bytes))?;
-            Some(match hello.has_long_span || Bug::LongSpanUnasked.is_planted() {
-                true => geometry.with_long_span(),
-                false => geometry,
-            })
+            Some(
+                match hello.has_long_span || Bug::LongSpanUnasked.is_planted() {
+                    true => geometry.with_long_span(),
+                    false => geometry,
+                },
+            )
         };
         self.are_agreed = true;
         self.send_geometry = kept(config.send_cache, hello.receive_cache_bytes);

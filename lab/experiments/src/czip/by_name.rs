@@ -12,7 +12,7 @@ use super::{
     origin::Origin,
     ways::bash,
 };
-use crate::{chapters::Figures, targets::Target};
+use crate::chapters::Figures;
 
 /// One way, in milliseconds.
 const DELAYS_MS: [u64; 2] = [0, 50];
@@ -67,11 +67,6 @@ impl Figures<Setup<'_>> for ByName {
         }
         let runs = setup.runs;
         Ok(Self { runs, rows })
-    }
-
-    /// None: the paper has no figures for it.
-    fn targets(_: Option<&Self>) -> Vec<Target> {
-        Vec::new()
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {

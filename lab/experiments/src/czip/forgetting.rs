@@ -18,8 +18,7 @@ use super::{
     Setup,
     data::{DataSet, bytes_of},
 };
-use crate::corpus;
-use crate::{chapters::Figures, targets::Target};
+use crate::{chapters::Figures, corpus};
 
 /// Distinct chunks for each name that the index has room for.
 const BOUNDS: [u64; 3] = [2, 10, 50];
@@ -94,10 +93,6 @@ impl Figures<Setup<'_>> for Forgetting {
             ),
         ];
         Ok(Self { sets, index })
-    }
-
-    fn targets(_: Option<&Self>) -> Vec<Target> {
-        Vec::new()
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {

@@ -14,7 +14,7 @@ use super::{
     sizes::{Report, compare, store},
     ways::{ARCHIVE, create},
 };
-use crate::{chapters::Figures, targets::Target};
+use crate::chapters::Figures;
 
 /// A column a set; rows are the same in all.
 #[derive(Serialize, Deserialize)]
@@ -147,10 +147,6 @@ impl Figures<Setup<'_>> for Options {
             }
         }
         Ok(Self { sets })
-    }
-
-    fn targets(_: Option<&Self>) -> Vec<Target> {
-        Vec::new()
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {

@@ -227,8 +227,8 @@ impl Figures<Setup<'_>> for Servings {
         run(setup)
     }
 
-    fn targets(figures: Option<&Self>) -> Vec<Target> {
-        chapter::targets(figures)
+    fn targets(&self) -> Vec<Target> {
+        chapter::targets(self)
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {

@@ -14,9 +14,19 @@ use super::{
     ways::{self, ARCHIVE, Way, are_installed, bash},
 };
 use crate::{
-    chapters::Figures,
+    chapters::{Figures, Plot},
     targets::{Target, at_most},
 };
+
+/// The file of the plot, and the ways that it shows.
+const PLOT: &str = "czip-sizes.svg";
+const PLOTTED: [&str; 5] = [
+    ways::SMALL,
+    ways::SOLID,
+    ways::CASYNC,
+    ways::BORG_SMALL_CHUNKS,
+    ways::RESTIC,
+];
 
 /// All sets.
 #[derive(Serialize, Deserialize)]
@@ -108,15 +118,10 @@ impl Figures<Setup<'_>> for Sizes {
         run(setup)
     }
 
-    fn targets(figures: Option<&Self>) -> Vec<Target> {
+    fn targets(&self) -> Vec<Target> {
         let stored = |set: DataSet| {
-            let sizes = figures?;
-            sizes
-                .sets
-                .iter()
-                .find(|row| row.set == set)?
-                .stored
-                .as_ref()
+            let row = self.sets.iter().find(|row| row.set == set)?;
+            row.stored.as_ref()
         };
         let over = |set: DataSet, way: &str, bound: f64| {
             let stored = stored(set)?;
@@ -167,11 +172,9 @@ impl Figures<Setup<'_>> for Sizes {
             Target {
                 what: "the table of any of these archives, over 40 bytes per chunk and 4 per reference",
                 asked: "≤ 1",
-                measured: figures.and_then(|sizes| {
-                    let stored = sizes.sets.iter().filter_map(|set| set.stored.as_ref());
-                    let ratio = stored.filter_map(table_ratio).reduce(f64::max)?;
-                    Some(at_most(ratio, 1.0, format!("{ratio:.2}")))
-                }),
+                measured: self
+                    .table_ratio()
+                    .map(|ratio| at_most(ratio, 1.0, format!("{ratio:.2}"))),
             },
         ]
     }
@@ -194,6 +197,68 @@ impl Figures<Setup<'_>> for Sizes {
             writeln!(page, "\n### {}, {mb:.1} MB\n", row.set.name())?;
             write_set(page, stored)?;
         }
+        self.write_larger(page)
+    }
+
+    fn plots(&self) -> anyhow::Result<Vec<Plot>> {
+        let places: Vec<String> = self
+            .sets
+            .iter()
+            .map(|row| row.set.short_name().to_owned())
+            .collect();
+        let series = PLOTTED.map(|way| {
+            let shares = self.sets.iter().map(|row| {
+                let share = row.stored.as_ref().and_then(|stored| {
+                    let bytes = stored.stored(way)?;
+                    Some(100.0 * bytes as f64 / stored.bytes as f64)
+                });
+                share.unwrap_or(f64::NAN)
+            });
+            (way.to_owned(), shares.collect::<Vec<f64>>())
+        });
+        let words = refrain_plot::Words {
+            title: "Stored sizes",
+            across: "data set",
+            up: "% of the input",
+        };
+        Ok(vec![Plot {
+            name: PLOT,
+            svg: refrain_plot::lines(&words, &places, &series)?,
+        }])
+    }
+}
+
+impl Sizes {
+    /// Of all sets, the highest.
+    fn table_ratio(&self) -> Option<f64> {
+        let stored = self.sets.iter().filter_map(|set| set.stored.as_ref());
+        stored.filter_map(table_ratio).reduce(f64::max)
+    }
+
+    /// Where the default takes more than one stream of zstd, and how large tables are.
+    fn write_larger(&self, page: &mut String) -> anyhow::Result<()> {
+        let larger = self.sets.iter().filter_map(|row| {
+            let stored = row.stored.as_ref()?;
+            let small = stored.stored(ways::SMALL)?;
+            let solid = stored.stored(ways::SOLID)?;
+            let [ours, theirs] = [small, solid].map(|bytes| bytes as f64 / 1e6);
+            let name = row.set.short_name();
+            (small > solid).then(|| format!("- {name}: {ours:.2} and {theirs:.2} MB\n"))
+        });
+        let larger: String = larger.collect();
+        if !larger.is_empty() {
+            *page +=
+                "\n### Where `small` loses\n\n`small` is larger than solid zstd in these sets:\n\n";
+            *page += &larger;
+        }
+        if let Some(ratio) = self.table_ratio() {
+            writeln!(
+                page,
+                "\nThe tables of archives with more than {TABLE_CHUNKS_MIN} chunks take at most {ratio:.2} times 40 bytes \
+                 per\nchunk and 4 bytes per reference."
+            )?;
+        }
+        writeln!(page, "\n![Stored sizes](plots/{PLOT})")?;
         Ok(())
     }
 }
@@ -329,11 +394,14 @@ fn paths(files: &[PathBuf]) -> impl Iterator<Item = &Path> {
     files.iter().map(PathBuf::as_path)
 }
 
-/// The table's bytes over 40 a chunk and 4 a reference, of the default archive; where it has enough
-/// chunks for the root and room that stays empty not to count.
+/// Archives with fewer chunks have a table whose root and empty room count.
+const TABLE_CHUNKS_MIN: u64 = 1000;
+
+/// The table's bytes over 40 a chunk and 4 a reference: the highest of our archives.
 fn table_ratio(stored: &SetStored) -> Option<f64> {
     let reports = stored.rows.iter().filter_map(|row| row.report());
-    let ratios = reports.filter(|report| report.chunks > 1000).map(|report| {
+    let reports = reports.filter(|report| report.chunks > TABLE_CHUNKS_MIN);
+    let ratios = reports.map(|report| {
         let table = report.archive_bytes - report.stored_bytes;
         table as f64 / (40 * report.chunks + 4 * report.references) as f64
     });

@@ -80,10 +80,9 @@ impl Figures<Setup<'_>> for Speeds {
         run(setup)
     }
 
-    fn targets(figures: Option<&Self>) -> Vec<Target> {
-        let speeds = figures;
-        let series = speeds.and_then(|speeds| speeds.series.as_ref());
-        let big = speeds.and_then(|speeds| speeds.big.as_ref());
+    fn targets(&self) -> Vec<Target> {
+        let series = self.series.as_ref();
+        let big = self.big.as_ref();
         let rate = |bytes: u64, costs: &[Cost]| {
             bytes as f64 / 1e6 / median(costs.iter().map(|cost| cost.wall_s))
         };
@@ -94,7 +93,6 @@ impl Figures<Setup<'_>> for Speeds {
         };
         let plenty = series.iter().flat_map(|series| &series.create);
         let plenty = plenty.copied().chain(big.map(|big| big.create));
-        let little = speeds.into_iter().flat_map(|speeds| &speeds.many);
         vec![
             Target {
                 what: "creating the archive of the Django series",
@@ -109,7 +107,7 @@ impl Figures<Setup<'_>> for Speeds {
             Target {
                 what: "the same with 64 MB for names, and with as many chunks as 1 TB has",
                 asked: "< 512 MB",
-                measured: peak(&mut little.map(|many| many.create)),
+                measured: peak(&mut self.many.iter().map(|many| many.create)),
             },
             Target {
                 what: "extracting the series into memory",

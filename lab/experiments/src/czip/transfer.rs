@@ -135,9 +135,9 @@ impl Figures<Setup<'_>> for Transfers {
         run(setup)
     }
 
-    fn targets(figures: Option<&Self>) -> Vec<Target> {
+    fn targets(&self) -> Vec<Target> {
         let moved = |step: &str| {
-            let step = figures?.steps.iter().find(|row| row.name == step)?;
+            let step = self.steps.iter().find(|row| row.name == step)?;
             step.moved.as_ref()
         };
         let medians = |step: &str, way: &str| moved(step)?.row(way)?.medians();

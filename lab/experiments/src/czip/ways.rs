@@ -23,6 +23,9 @@ pub(super) const SMALL: &str = "small";
 /// What they are held against.
 pub(super) const SOLID: &str = "zstd -3 --long=31, solid";
 pub(super) const CASYNC: &str = "casync";
+/// Others that the plot shows.
+pub(super) const BORG_SMALL_CHUNKS: &str = "borg, zstd,3, chunks of 8 KiB";
+pub(super) const RESTIC: &str = "restic";
 
 /// Refrain's: its name and options.
 const OURS: [(&str, &str); 2] = [(SMALL, ""), ("shared", "--profile shared")];
@@ -58,7 +61,7 @@ const PEERS: [(&str, &str, &str, bool, bool); 9] = [
         true,
     ),
     (
-        "borg, zstd,3, chunks of 8 KiB",
+        BORG_SMALL_CHUNKS,
         "borg",
         r#"borg init -e none out/repo
         borg create --compression zstd,3 --chunker-params buzhash,11,16,13,4095 out/repo::all "$@""#,
@@ -66,7 +69,7 @@ const PEERS: [(&str, &str, &str, bool, bool); 9] = [
         true,
     ),
     (
-        "restic",
+        RESTIC,
         "restic",
         r#"restic -q init --repo out/repo; restic -q backup --no-cache --repo out/repo "$@""#,
         true,

@@ -6,7 +6,10 @@ use super::{
     ECOSYSTEMS, Kept, Outcome,
     row::{Bytes, Row},
 };
-use crate::czip::median;
+use crate::{chapters::Plot, czip::median};
+
+/// The file of the plot.
+const PLOT: &str = "ecosystems-saved.svg";
 
 /// The page, from all that was measured.
 pub(super) fn page(all: &[Kept]) -> anyhow::Result<String> {
@@ -18,12 +21,35 @@ pub(super) fn page(all: &[Kept]) -> anyhow::Result<String> {
          It gets its own data set: the packages below, by name and version.\n\n"
         .to_owned();
     summary(&mut page, all)?;
+    writeln!(page, "\n![Saved bytes](plots/{PLOT})")?;
     table(&mut page, all)?;
     method(&mut page, all)?;
     Ok(page)
 }
 
 const STEPS: [&str; 3] = ["N", "N + 1", "again"];
+
+/// What each step saves, row by row, from the highest to the lowest.
+pub(super) fn plot(all: &[Kept]) -> anyhow::Result<Option<Plot>> {
+    let series = [0, 1, 2].map(|step| {
+        let saved = rows(all).map(|row| row.steps[step].saved_percent());
+        let mut saved: Vec<f64> = saved.collect();
+        saved.sort_by(|one, other| other.total_cmp(one));
+        (STEPS[step].to_owned(), saved)
+    });
+    let count = rows(all).count();
+    if count == 0 {
+        return Ok(None);
+    }
+    let places: Vec<String> = (1..=count).map(|row| row.to_string()).collect();
+    let words = refrain_plot::Words {
+        title: "Bytes that the link is spared",
+        across: "rows, each step from the highest to the lowest",
+        up: "% of the application's bytes",
+    };
+    let svg = refrain_plot::lines(&words, &places, &series)?;
+    Ok(Some(Plot { name: PLOT, svg }))
+}
 
 fn table(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
     *page += "\n## Rows\n\n\
@@ -124,8 +150,8 @@ fn method(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
               Each row has a new pair of processes with empty caches, the default cache of 128 MiB and no store,\n\
               unless its name shows otherwise. *The same pair* is that of the row above. Figures are from `total`\n\
               of the near end's `refrain status --json`, before and after each step. Clients, servers and both ends\n\
-              are on one machine, in a network namespace without an uplink. Packages are fetched once, by name and\n\
-              version. The figures are bytes, not times.\n\n\
+              are on one machine, in a network namespace without an uplink. All bytes go over sockets on its\n\
+              loopback. Packages are fetched once, by name and version. The figures are bytes, not times.\n\n\
               | | measured at | effort | machine | load | took, s | programs |\n\
               |---|---|---|---|--:|--:|---|\n";
     for ecosystem in &ECOSYSTEMS {

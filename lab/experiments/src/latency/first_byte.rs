@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::{Setup, http, link};
-use crate::{chapters::Figures, czip::median, over_link::OverLink, targets::Target};
+use crate::{chapters::Figures, czip::median, over_link::OverLink};
 
 const MBIT: u32 = 100;
 const DELAYS_MS: [u64; 4] = [0, 5, 20, 80];
@@ -51,10 +51,6 @@ impl Figures<Setup<'_>> for FirstBytes {
         }
         let runs = setup.runs;
         Ok(Self { runs, cells })
-    }
-
-    fn targets(_: Option<&Self>) -> Vec<Target> {
-        Vec::new()
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {

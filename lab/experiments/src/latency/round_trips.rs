@@ -10,9 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Setup, http, link};
-use crate::{
-    chapters::Figures, czip::median, over_link::OverLink, seeded::Seeded, targets::Target,
-};
+use crate::{chapters::Figures, czip::median, over_link::OverLink, seeded::Seeded};
 
 const MBIT: u32 = 100;
 const DELAY_MS: u64 = 50;
@@ -117,10 +115,6 @@ impl Figures<Setup<'_>> for RoundTrips {
             round_trip_ms: 1e3 * round_trip,
             cells,
         })
-    }
-
-    fn targets(_: Option<&Self>) -> Vec<Target> {
-        Vec::new()
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {

@@ -89,14 +89,13 @@ impl Figures<Setup<'_>> for Transactions {
         Ok(Self { runs, cells })
     }
 
-    fn targets(figures: Option<&Self>) -> Vec<Target> {
+    fn targets(&self) -> Vec<Target> {
+        let gain = self.mean_gain(0, PAIRS[0]);
+        let text = format!("{:.0} %", 100.0 * gain);
         vec![Target {
             what: "gain of matching only over CUBIC at about 30 % redundancy, mean over transactions of 2 round trips and more",
             asked: "20 % or more",
-            measured: figures.map(|figures| {
-                let gain = figures.mean_gain(0, PAIRS[0]);
-                at_least(gain, PAPER_LEAST, format!("{:.0} %", 100.0 * gain))
-            }),
+            measured: Some(at_least(gain, PAPER_LEAST, text)),
         }]
     }
 
@@ -109,11 +108,16 @@ impl Figures<Setup<'_>> for Transactions {
              before. No object is sent twice over one pair. Caches are 10 MiB, the paper's largest. Each pair has\n\
              carried {} MiB before. *Matching only*: `--mode sender --second-stage off`. *Default*: no option\n\
              except the cache. *Saved*: application bytes that did not cross between the gateways, where TLS\n\
-             counts. *Gain*: the saved share of the transaction's time. Medians of {} runs; the ways took turns.\n\n\
-             EndRE (Table 5): transactions of more than one round trip gain 20 to 35 % on average, at about 30 %\n\
-             redundancy. Here the mean over the same transactions is: matching only {:.0} % over CUBIC and {:.0} %\n\
-             over BBR; default {:.0} % and {:.0} %.\n\n\
-             ![Gain by round trips](plots/latency-transactions.svg)",
+             counts. *Gain*: the saved share of the transaction's time; below 0, the pair is slower. Medians of {}\n\
+             runs; the ways took turns.\n\n\
+             The mean gain of transactions of more than one round trip is {:.0} % over CUBIC and {:.0} % over BBR for\n\
+             matching only, {:.0} % and {:.0} % by default.\n\n\
+             ![Gain by round trips](plots/latency-transactions.svg)\n\n\
+             The paper's figure is from other machines and other traffic:\n\n\
+             | source | data | redundancy | gain |\n\
+             |---|---|--:|--:|\n\
+             | EndRE (Aggarwal et al., NSDI 2010), Table 5 | HTTP of an enterprise, replayed over an emulated link: \
+             transactions of more than one round trip | about 30 % | 20 to 35 % on average |",
             HISTORY_BYTES >> 20,
             self.runs,
             100.0 * self.mean_gain(0, 2),
@@ -168,7 +172,7 @@ impl Transactions {
         writeln!(
             page,
             "\n### A round trip of {round_trip_ms} ms\n\n\
-             Seconds from the request to the last byte. The paper: 20 to 35 % from 2 round trips on.\n\n\
+             Seconds from the request to the last byte.\n\n\
              | round trips | bytes | {} | {} | {} | saved | gain over CUBIC | over BBR | {} | saved | gain over CUBIC | over BBR |\n\
              |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
             WAYS[0], WAYS[1], WAYS[2], WAYS[3]

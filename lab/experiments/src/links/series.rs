@@ -1,6 +1,7 @@
 //! A series of releases predicted by real gateways, beside the same by the engines in virtual time.
 //!
-//! Each known byte is predicted, predicted too late, or never offered: the three add up, on both sides.
+//! Each known byte is predicted, predicted too late, or never offered: the three add up, on both sides. Differences are
+//! explained, not bounded.
 
 use std::{fmt::Write, sync::Arc, thread, time::Duration};
 
@@ -19,7 +20,6 @@ use crate::{
     machine::cores,
     over_link::OverLink,
     predictions::trial::{Outcome, Trial, USUAL},
-    targets::Target,
 };
 use refrain_proto::Mode;
 
@@ -142,11 +142,6 @@ impl Figures<Setup> for ReleaseSeries {
             bytes: bytes.sum(),
             cells,
         })
-    }
-
-    /// Differences are explained, not bounded.
-    fn targets(_: Option<&Self>) -> Vec<Target> {
-        Vec::new()
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {

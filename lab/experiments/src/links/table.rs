@@ -2,11 +2,6 @@
 
 use std::time::Duration;
 
-/// How a figure compares with its bound.
-pub(super) fn verdict(is_met: bool) -> &'static str {
-    if is_met { "yes" } else { "**no**" }
-}
-
 /// Seconds, three digits of them.
 pub(super) fn seconds(seconds: f64) -> String {
     let digits = match seconds {

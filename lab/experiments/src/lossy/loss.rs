@@ -12,7 +12,6 @@ use crate::{
     czip::median,
     over_link::OverLink,
     seeded::{Kind, Seeded},
-    targets::Target,
 };
 use flows::Expected;
 
@@ -79,10 +78,6 @@ impl Figures<Setup<'_>> for Losses {
         }
         let runs = setup.runs;
         Ok(Self { runs, cells })
-    }
-
-    fn targets(_: Option<&Self>) -> Vec<Target> {
-        Vec::new()
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {

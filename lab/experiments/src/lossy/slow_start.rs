@@ -12,9 +12,7 @@ use refrain_relay::Rate;
 use serde::{Deserialize, Serialize};
 
 use super::{DIRECT, PAIRS, Setup, flows};
-use crate::{
-    chapters::Figures, czip::median, over_link::OverLink, seeded::Seeded, targets::Target,
-};
+use crate::{chapters::Figures, czip::median, over_link::OverLink, seeded::Seeded};
 use flows::{Expected, Times};
 
 const MBIT: u32 = 100;
@@ -77,10 +75,6 @@ impl Figures<Setup<'_>> for SlowStarts {
             runs: setup.runs,
             ways: names.zip(samples).map(Way::of).collect(),
         })
-    }
-
-    fn targets(_: Option<&Self>) -> Vec<Target> {
-        Vec::new()
     }
 
     fn write(&self, page: &mut String) -> anyhow::Result<()> {

@@ -73,7 +73,7 @@ fn method() -> String {
          is the lab's: real TCP between two network namespaces, with a queue of 100 ms in front of each direction.\n\
          Connections that set no congestion control have {CONGESTION}. Programs are Debian's, with default options\n\
          except those named below. Each turn has its own link, and newly started programs with empty caches. Ways\n\
-         take turns, in an order that changes from run to run. Figures are medians.\n\
+         take turns, in an order that changes from run to run. Figures are medians. All transfers go over sockets.\n\
          `lab/data get linux pages mail` gets the data sets.\n\n\
          - *first*: new content. *again*: the same content once more. *next*: later versions of it, one after \
          the\n  other. Each file has its own connection.\n\

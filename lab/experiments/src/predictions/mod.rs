@@ -19,7 +19,10 @@ use anyhow::Context;
 use refrain_proto::Mode;
 use serde::Serialize;
 
-use crate::corpus::{self, Corpus};
+use crate::{
+    corpus::{self, Corpus},
+    targets::{self, WithTargets},
+};
 use goodput::Goodput;
 use in_store::Kept;
 use trial::{LINUX, Outcome, Predicted, Trial, USUAL};
@@ -94,10 +97,16 @@ pub(crate) fn run(data: &Path, json: bool) -> anyhow::Result<String> {
         in_store: in_store::measure(&corpora)?,
         goodput: goodput::measure()?,
     };
-    match json {
-        true => Ok(serde_json::to_string_pretty(&report)? + "\n"),
-        false => page::page(&report),
+    let targets = page::targets(&report)?;
+    if json {
+        let report = WithTargets {
+            report: &report,
+            targets,
+        };
+        return Ok(serde_json::to_string_pretty(&report)? + "\n");
     }
+    targets::print(&targets);
+    page::page(&report)
 }
 
 /// Each combination that stands in a table.

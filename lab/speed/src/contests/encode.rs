@@ -1,6 +1,6 @@
 //! Encoding blocks, beside compressors and a plain copy.
 
-use std::{hint::black_box, rc::Rc, time::Duration};
+use std::{hint::black_box, rc::Rc};
 
 use refrain_codec::{
     EncodedBlock, Encoder, EncoderConfig, SourceCursor,
@@ -24,9 +24,6 @@ pub(super) const HOT_LOG_BYTES: usize = 16 << 20;
 
 /// More than a last-level cache holds.
 pub(super) const FILE_LOG_BYTES: usize = 64 << 20;
-
-/// What EndRE's paper has for Chunk-Match: 0.2 Gbit/s.
-const PAPERS_BYTES_A_MICROSECOND: usize = 25;
 
 pub(super) fn all<'a>(inputs: &'a Inputs, backends: &'a [Backend]) -> Vec<Contest<'a>> {
     let max_match = Setup {
@@ -77,12 +74,7 @@ impl Setup {
                         NaiveMaxMatch::new(finder(MarkerAlgorithm::SampleByte, self.period), known)
                     })
                 }
-                MatchingAlgorithm::ChunkMatch => {
-                    let contest = contest.turn("EndRE's paper", PAPERS_BYTES_A_MICROSECOND, || {
-                        Duration::from_micros(1)
-                    });
-                    peers::with_digests(contest, &circle, self.period)
-                }
+                MatchingAlgorithm::ChunkMatch => peers::with_digests(contest, &circle, self.period),
             }
         });
         contests.into()

@@ -1,4 +1,4 @@
-//! The chapter of the page, and what was asked for.
+//! The chapter of the page, and its targets.
 
 use std::fmt::Write;
 
@@ -121,11 +121,10 @@ fn ratio(measured: &Measured, condition: Condition, way: Way, clients: usize) ->
     Some(rate(way)? / nginx)
 }
 
-/// What was asked for.
-pub(super) fn targets(servings: Option<&Servings>) -> Vec<Target> {
-    let measured = servings.and_then(|servings| servings.measured.as_ref());
+/// The bounds that the figures are checked against.
+pub(super) fn targets(servings: &Servings) -> Vec<Target> {
     let over = |condition, clients, bound: f64| {
-        let measured = measured?;
+        let measured = servings.measured.as_ref()?;
         let ratio = ratio(measured, condition, Way::Shared, clients)?;
         let rate = measured.trial(condition, Way::Shared, clients)?;
         let rate = rate.median(|run| run.rate) / 1e6;
@@ -201,7 +200,7 @@ mod tests {
                 ],
             }),
         };
-        let targets = targets(Some(&servings));
+        let targets = targets(&servings);
         let first = targets[0].measured.as_ref().expect("it was measured");
         assert!(!first.is_met);
         assert_eq!(first.text, "2.00 (8 MB/s)");
