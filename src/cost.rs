@@ -1,15 +1,13 @@
-//! `refrain cost`: what elimination saves on the bill for traffic, and what it adds to the one for
-//! servers.
+//! `refrain cost`: what elimination saves of the traffic, which CPU time it takes, and from which
+//! price of traffic it pays; with the user's prices, also the bill.
 //!
-//! This file reads and writes; all others of the folder are pure. How each figure is reckoned
-//! stands in `docs/cost.md`.
+//! This file reads and writes; all others of the directory are pure. `docs/cost.md` has the formulas.
 
 mod given;
 mod inputs;
 mod measured;
 mod model;
 mod paper;
-mod plot;
 mod report;
 
 use std::{
@@ -21,7 +19,7 @@ use std::{
 use anyhow::{Context, anyhow, ensure};
 use given::Given;
 use inputs::Inputs;
-use measured::Measured;
+use measured::{FILE_BYTES_MAX, Measured};
 use refrain_gateway::text_file::remove_byte_order_mark;
 use report::Report;
 
@@ -36,8 +34,8 @@ Examples:
   refrain cost --traffic 9.1TB --redundancy 30%
   refrain status --admin 127.0.0.1:9002 --json | refrain cost -
   refrain cost run.json --redundancy-sender 25% --server-output 80Mbit \\
-      --cpu-none 4.1 --cpu-receiver 4.3 --cpu-sender 5.2 --plot cost.svg
-  refrain cost --traffic 40TB --redundancy 30% --egress 0.05 --server 0.08 --cores 2";
+      --cpu-none 4.1 --cpu-receiver 4.3 --cpu-sender 5.2 --price-hour 0.08
+  refrain cost --traffic 40TB --redundancy 30% --price-gb 0.05 --price-hour 0.08";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -50,30 +48,19 @@ pub(crate) struct CostArguments {
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Write a plot of the costs by redundancy to this file, as SVG
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
 }
-
-/// Parsers' errors quote what they found, and that may be all of a file.
-const ERROR_CHARS_MAX: usize = 400;
 
 pub(crate) fn run(arguments: &CostArguments) -> anyhow::Result<()> {
     if arguments.status.as_deref().is_some_and(is_standard) {
         standard_io::input().context("cannot open standard input")?;
     }
     let report = reckon(arguments).map_err(wrong_input)?;
-    if let Some(path) = &arguments.plot {
-        std::fs::write(path, plot::svg(&report)?)
-            .with_context(|| format!("cannot write to \"{}\"", path.display()))?;
-    }
     crate::report::to_stdout(arguments.json, &report, |out| report.print(out))
 }
 
-/// What users gave cannot be reckoned with: in words that do a terminal no harm.
+/// A path may have control characters, which a terminal would obey.
 fn wrong_input(error: anyhow::Error) -> WrongArguments {
     let text = format!("{error:#}").replace(char::is_control, " ");
-    let text: String = text.chars().take(ERROR_CHARS_MAX).collect();
     WrongArguments(anyhow!(text))
 }
 
@@ -94,19 +81,16 @@ fn read_status(path: &Path) -> anyhow::Result<Measured> {
             (file, format!("\"{}\"", path.display()))
         }
     };
-    let json = read(input, measured::FILE_BYTES_MAX);
-    let run = json.and_then(|json| Measured::parse(&json));
+    let run = read(input).and_then(|json| Measured::parse(&json));
     run.with_context(|| format!("cannot read {called}"))
 }
 
-fn read(input: File, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
+fn read(input: File) -> anyhow::Result<Vec<u8>> {
+    const MIB_MAX: u64 = FILE_BYTES_MAX >> 20;
     let mut bytes = Vec::new();
-    input.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    let mib_max = bytes_max >> 20;
-    ensure!(
-        bytes.len() as u64 <= bytes_max,
-        "too large (limit {mib_max} MiB)"
-    );
+    input.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let is_small = bytes.len() as u64 <= FILE_BYTES_MAX;
+    ensure!(is_small, "too large (limit {MIB_MAX} MiB)");
     remove_byte_order_mark(&mut bytes);
     Ok(bytes)
 }

@@ -1,5 +1,5 @@
 //! `refrain cost` as a program: figures by hand, the status of a run, prices
-//! of one's own, plots, and what cannot be.
+//! or none, and what cannot be.
 
 mod common;
 
@@ -83,9 +83,9 @@ fn figures_by_hand() {
         "11",
         "--cpu-sender",
         "14",
-        "--egress",
+        "--price-gb",
         "0.09",
-        "--server",
+        "--price-hour",
         "0.20",
         "--cores",
         "4",
@@ -105,26 +105,75 @@ fn figures_by_hand() {
     assert_near(&report, "/sender_driven/left", 1350.0 - hours * 0.002);
     assert_near(&report, "/none/left", 0.0);
     assert_near(&report, "/receiver_driven/traffic_cost_reduction", 0.5);
-    let curve = report["curve"].as_array().expect("a curve");
-    assert_eq!(curve.len(), 101);
-    assert_near(&report, "/curve/0/receiver_driven", 1.0);
-    let at_half = number(&report, "/receiver_driven/total_of_none");
-    assert_near(&report, "/curve/50/receiver_driven", at_half);
+    let spent = hours * 0.0025 * 0.2;
+    let break_even = "/receiver_driven/break_even_per_gb";
+    assert_near(&report, break_even, spent / 10_000.0);
+    // A CPU second more for each of 20,000 GB.
+    let cpu_hours = 20_000.0 / 3600.0;
+    assert_near(&report, "/receiver_driven/cpu_hours_added", cpu_hours);
 }
 
 #[test]
-fn what_is_assumed_is_said() {
-    let shown = refrain(&["cost", "--traffic", "9.1TB", "--redundancy", "30%"]);
+fn the_first_line_is_the_answer() {
+    // 20 CPU hours for 10,000 GB; a server has 2 in an hour, in which it sends 157.5 GB.
+    const VOLUME: &str = "saves 10.0 TB of 20.0 TB per month (50.0 %), receiver-driven";
+    const MONEY: &str = "saves 898.00 of 1825.40 per month (49.2 %), receiver-driven";
+    const LOSS: &str = "costs 1.00 more than 27.40 per month, receiver-driven";
+    const SENDER: &str = "saves 12.0 TB of 20.0 TB per month (60.0 %), sender-driven";
+    const CPU: &str = "0.00200 CPU hours per saved GB";
+    const PRICE: &str = "0.000200 per GB of traffic";
+    for (arguments, saves, break_even) in [
+        ("", VOLUME, CPU),
+        ("--price-gb 0.09", VOLUME, CPU),
+        ("--price-hour 0.2", VOLUME, PRICE),
+        ("--price-hour 0.2 --price-gb 0.09", MONEY, PRICE),
+        ("--price-hour 0.2 --price-gb 0.0001", LOSS, PRICE),
+        ("--redundancy-sender 60%", SENDER, "0.00311 CPU hours"),
+    ] {
+        let all = format!("cost --traffic 20TB --redundancy 50% --cpu-receiver 3.6 {arguments}");
+        let shown = refrain(&all.split_whitespace().collect::<Vec<_>>());
+        let text = String::from_utf8(shown.stdout).expect("text");
+        let answer = format!("{saves}; break-even at {break_even}");
+        assert!(text.starts_with(&answer), "{arguments}: {text}");
+    }
+}
+
+#[test]
+fn unknown_prices_and_assumptions_are_named_and_no_figure_is_money() {
+    const ENOUGH: [&str; 4] = ["--traffic", "20TB", "--redundancy", "50%"];
+    let shown = refrain(&[&["cost"], &ENOUGH[..]].concat());
     let text = String::from_utf8(shown.stdout).expect("text");
     for part in [
+        "unknown: give --price-gb",
+        "unknown: give --price-hour",
         "assumed: the paper's 6.1 % at 30 % redundancy",
         "assumed: the paper's 19.0 %",
         "assumed: as much as predictions",
         "assumed: the paper's server",
-        "assumed: a list price of 2025, in US dollars; give --egress",
+        "CPU hours added",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+    assert!(!text.contains("cost") && !text.contains("spent"), "{text}");
+    let report = cost(&ENOUGH);
+    assert_near(&report, "/receiver_driven/saved_gb", 10_000.0);
+    let json = report.to_string();
+    for field in ["cost", "price", "total", "spent", "left", "break_even"] {
+        assert!(!json.contains(field), "{field} is in {json}");
+    }
+}
+
+#[test]
+fn old_names_of_prices_work_and_are_hidden() {
+    let with = |names: [&str; 2]| {
+        let prices = [names[0], "0.01", names[1], "0.3"];
+        cost(&[&["--traffic", "1TB", "--redundancy", "50%"], &prices[..]].concat())
+    };
+    let old = ["--egress", "--server"];
+    assert_eq!(with(old), with(["--price-gb", "--price-hour"]));
+    let help = refrain(&["cost", "--help"]);
+    let help = String::from_utf8(help.stdout).expect("text");
+    assert!(!old.iter().any(|name| help.contains(&format!("{name} "))));
 }
 
 #[test]
@@ -276,44 +325,6 @@ fn status_of(gateway: &Gateway, site: &Site) -> String {
     site.write("run.json", &String::from_utf8_lossy(&status.stdout))
 }
 
-/// The inputs of the paper's Table 3, at a price of traffic and servers that are 7 : 3.
-const PAPERS: [&str; 12] = [
-    "--traffic",
-    "9.1TB",
-    "--redundancy",
-    "30%",
-    "--redundancy-sender",
-    "32%",
-    "--egress",
-    "0.007",
-    "--server",
-    "0.4725",
-    "--server-output",
-    "350Mbit",
-];
-
-#[test]
-fn a_plot_is_an_svg_and_the_table_comes_all_the_same() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let path = dir.path().join("cost.svg");
-    let report = cost(&[&PAPERS[..], &["--plot", &path.display().to_string()]].concat());
-    assert_near(&report, "/inputs/price_per_gb/value", 0.007);
-    let svg = fs::read_to_string(&path).expect("a plot");
-    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-    for line in [
-        "receiver-driven: 80.8 % at 30.0 %",
-        "sender-driven: 83.3 % at 32.0 %",
-        "no elimination",
-    ] {
-        assert!(svg.contains(line), "{line}");
-    }
-    assert!(!svg.contains("NaN") && !svg.contains("inf"));
-    let nowhere = dir.path().join("no/folder.svg").display().to_string();
-    let (code, error) = refrain_fails(&[&["cost"], &PAPERS[..], &["--plot", &nowhere]].concat());
-    assert_eq!(code, 1);
-    assert!(error.contains("folder.svg"), "{error}");
-}
-
 #[test]
 fn what_cannot_be_is_one_clear_error() {
     const ENOUGH: [&str; 4] = ["--traffic", "1TB", "--redundancy", "30%"];
@@ -337,11 +348,20 @@ fn what_cannot_be_is_one_clear_error() {
             &[&ENOUGH[..], &["--cpu-sender", "-1"]].concat(),
             "a number from 0",
         ),
-        (&[&ENOUGH[..], &["--egress", "-0.1"]].concat(), "--egress"),
-        (&[&ENOUGH[..], &["--egress", "inf"]].concat(), "--egress"),
-        (&[&ENOUGH[..], &["--server", "aws"]].concat(), "--server"),
         (
-            &[&ENOUGH[..], &["--egress", "0", "--server", "0"]].concat(),
+            &[&ENOUGH[..], &["--price-gb", "-0.1"]].concat(),
+            "--price-gb",
+        ),
+        (
+            &[&ENOUGH[..], &["--price-gb", "inf"]].concat(),
+            "--price-gb",
+        ),
+        (
+            &[&ENOUGH[..], &["--price-hour", "aws"]].concat(),
+            "--price-hour",
+        ),
+        (
+            &[&ENOUGH[..], &["--price-gb", "0", "--price-hour", "0"]].concat(),
             "costs nothing",
         ),
         (&[&ENOUGH[..], &["--cores", "0"]].concat(), "cores"),

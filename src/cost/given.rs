@@ -48,13 +48,12 @@ pub(super) struct Given {
     /// Set the output rate of one server, averaged over its paid hours [default: 350Mbit]
     #[arg(long, value_name = "RATE", value_parser = parse_output, allow_hyphen_values = true)]
     pub server_output: Option<BitRate>,
-    /// Set the price per GB, one for all traffic. If your provider has price tiers, give that of the
-    /// month's last GB [default: 0.09 US dollars]
-    #[arg(long, value_name = "PRICE", value_parser = parse_amount, allow_hyphen_values = true)]
-    pub egress: Option<f64>,
-    /// Set the price per server-hour, in the currency of --egress [default: 0.10 US dollars]
-    #[arg(long, value_name = "PRICE", value_parser = parse_amount, allow_hyphen_values = true)]
-    pub server: Option<f64>,
+    /// Set the price per GB of traffic. With price tiers, give that of the month's last GB [default: no costs in money]
+    #[arg(long, alias = "egress", value_name = "AMOUNT", value_parser = parse_amount, allow_hyphen_values = true)]
+    pub price_gb: Option<f64>,
+    /// Set the price per server-hour, in the currency of --price-gb [default: no costs in money]
+    #[arg(long, alias = "server", value_name = "AMOUNT", value_parser = parse_amount, allow_hyphen_values = true)]
+    pub price_hour: Option<f64>,
     /// Set the number of cores per server
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u32).range(1..=CORES_MAX))]
     pub cores: u32,

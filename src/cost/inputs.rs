@@ -4,7 +4,7 @@
 //! Pure: texts were read before, and nothing is printed here.
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;
 
 use anyhow::{bail, ensure};
 use serde::Serialize;
@@ -17,17 +17,10 @@ use super::{
 };
 use crate::table::{age, bytes};
 
-/// Of egress in the first tier of the largest cloud.
-const PRICE_PER_GB: f64 = 0.09;
-
-/// Of its general server with two cores.
-const PRICE_PER_HOUR: f64 = 0.10;
-
 /// A figure and where it is from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Sourced<T> {
-    /// The figure.
-    pub value: T,
+pub(super) struct Sourced {
+    pub value: f64,
     /// In words.
     pub from: String,
 }
@@ -36,30 +29,30 @@ pub(super) struct Sourced<T> {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Inputs {
     /// GB a month without elimination.
-    pub traffic_gb: Sourced<f64>,
+    pub traffic_gb: Sourced,
     /// Whether that is a run's, scaled to a month.
     pub is_scaled: bool,
     /// What elimination saves.
     #[serde(flatten)]
     pub shares: Shares,
     /// Server-hours more, receiver-driven, as a share of those without elimination.
-    pub receiver_load: Sourced<f64>,
+    pub receiver_load: Sourced,
     /// Server-hours more, sender-driven.
-    pub sender_load: Sourced<f64>,
+    pub sender_load: Sourced,
     /// Server-hours more, with both.
-    pub both_load: Option<Sourced<f64>>,
+    pub both_load: Option<Sourced>,
     /// What a server puts out.
-    pub server_mbit_per_s: Sourced<f64>,
-    /// Price of a GB of traffic.
-    pub price_per_gb: Sourced<f64>,
-    /// Price of a server for an hour.
-    pub price_per_hour: Sourced<f64>,
+    pub server_mbit_per_s: Sourced,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_per_gb: Option<Sourced>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price_per_hour: Option<Sourced>,
     /// Cores of a server.
     pub cores: u32,
 }
 
-impl<T> Sourced<T> {
-    pub(super) fn new(value: T, from: impl Into<String>) -> Self {
+impl Sourced {
+    pub(super) fn new(value: f64, from: impl Into<String>) -> Self {
         let from = from.into();
         Self { value, from }
     }
@@ -106,13 +99,13 @@ impl Inputs {
             sender_load,
             both_load,
             server_mbit_per_s,
-            price_per_gb: price(given.egress, "--egress", PRICE_PER_GB),
-            price_per_hour: price(given.server, "--server", PRICE_PER_HOUR),
+            price_per_gb: price(given.price_gb, "--price-gb"),
+            price_per_hour: price(given.price_hour, "--price-hour"),
             cores: given.cores,
         };
         ensure!(
-            inputs.service().bill(Driven::NONE).total_cost > 0.0,
-            "with these prices this traffic costs nothing: --egress or --server must be greater than zero"
+            inputs.service().bill(Driven::NONE).total_cost != Some(0.0),
+            "with these prices this traffic costs nothing: --price-gb or --price-hour must be greater than zero"
         );
         Ok(inputs)
     }
@@ -122,9 +115,10 @@ impl Inputs {
         let traffic_gb = self.traffic_gb.value;
         Service {
             traffic_gb,
-            price_per_gb: self.price_per_gb.value,
             server_hours: traffic_gb / gb_per_hour(self.server_mbit_per_s.value * 1e6),
-            price_per_hour: self.price_per_hour.value,
+            cores: self.cores,
+            price_per_gb: self.price_per_gb.as_ref().map(|price| price.value),
+            price_per_hour: self.price_per_hour.as_ref().map(|price| price.value),
         }
     }
 
@@ -145,20 +139,13 @@ impl Inputs {
     }
 }
 
-fn driven(share: &Sourced<f64>, load: &Sourced<f64>) -> Driven {
+fn driven(share: &Sourced, load: &Sourced) -> Driven {
     let (share, load) = (share.value, load.value);
     Driven { share, load }
 }
 
-/// A price given by the user, or a list price of 2025.
-fn price(given: Option<f64>, option: &str, list_price: f64) -> Sourced<f64> {
-    match given {
-        Some(price) => Sourced::new(price, option),
-        None => {
-            let from = format!("assumed: a list price of 2025, in US dollars; give {option}");
-            Sourced::new(list_price, from)
-        }
-    }
+fn price(given: Option<f64>, option: &str) -> Option<Sourced> {
+    given.map(|price| Sourced::new(price, option))
 }
 
 /// How a run became a month.
@@ -175,13 +162,13 @@ fn scaling(run: &Measured) -> String {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Shares {
     /// Share of it that predictions eliminate.
-    pub receiver_share: Sourced<f64>,
+    pub receiver_share: Sourced,
     /// Share of it that a sender eliminates.
-    pub sender_share: Sourced<f64>,
+    pub sender_share: Sourced,
     /// The least that this can be, where the run had predictions before the sender.
     pub sender_share_least: Option<f64>,
     /// Share of it that both eliminate, predictions first, where that is known.
-    pub both_share: Option<Sourced<f64>>,
+    pub both_share: Option<Sourced>,
 }
 
 /// What each way eliminates. Where one is not known another stands for it: the paper's Figure 11
@@ -250,7 +237,7 @@ struct Cpu<'a> {
 
 impl Cpu<'_> {
     /// Loads of receiver-driven and sender-driven elimination, the former at `share`.
-    fn loads(&self, share: f64) -> anyhow::Result<(Sourced<f64>, Sourced<f64>)> {
+    fn loads(&self, share: f64) -> anyhow::Result<(Sourced, Sourced)> {
         let none_s = self.given.cpu_none.unwrap_or(0.0);
         let busy = self.load(none_s);
         let cores = self.given.cores;
@@ -289,7 +276,7 @@ impl Cpu<'_> {
     }
 
     /// The load with both, of which `receiver_share` goes to predictions, from those of each alone.
-    fn load_of_both(&self, receiver_share: f64, [receiver, sender]: [f64; 2]) -> Sourced<f64> {
+    fn load_of_both(&self, receiver_share: f64, [receiver, sender]: [f64; 2]) -> Sourced {
         if let Some(seconds) = self.given.cpu_both {
             return self.measured(seconds, "--cpu-both");
         }
@@ -298,7 +285,7 @@ impl Cpu<'_> {
         Sourced::new(load.max(-1.0), from)
     }
 
-    fn measured(&self, seconds: f64, option: &str) -> Sourced<f64> {
+    fn measured(&self, seconds: f64, option: &str) -> Sourced {
         let more_s = seconds - self.given.cpu_none.unwrap_or(0.0);
         let from = format!("{option}: {more_s:+.3} CPU s per GB compared with none");
         Sourced::new(self.load(more_s), from)

@@ -1,35 +1,25 @@
-//! The cost model: what serving a month's traffic costs with no elimination, receiver-driven
-//! and sender-driven (PACK, section 5.3 and Table 3), with both together where that is known, and how
-//! that changes with the redundancy (section 6.1 and Figure 11).
+//! The cost model: what serving a month's traffic takes with no elimination, receiver-driven
+//! and sender-driven (PACK, section 5.3 and Table 3), and with both together where that is known.
 //!
-//! Volume, prices and measured shares enter; bills and a curve leave. No I/O, no clock.
+//! Volume, measured shares and the known prices enter; bills leave. No I/O, no clock.
 //! The formulas with their reasons stand in `docs/cost.md`.
-//!
-//! ```text
-//! traffic cost = traffic × (1 − share) × price of a GB
-//! server-hours = traffic / what a server puts out in an hour × (1 + load)
-//! total        = traffic cost + server-hours × price of one
-//! ```
 
 use serde::Serialize;
 
-/// Below this share there is nothing to scale a load by.
+/// Below this share there is nothing to divide by.
 pub(super) const SHARE_MIN: f64 = 1e-6;
-
-/// Points of a curve: 0, 1, … 100 %.
-const CURVE_STEPS: u32 = 100;
 
 /// A month of a service without elimination.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Service {
     /// What leaves, as GB.
     pub traffic_gb: f64,
-    /// Price of a GB.
-    pub price_per_gb: f64,
     /// Servers, times the hours that they run.
     pub server_hours: f64,
-    /// Price of a server for an hour.
-    pub price_per_hour: f64,
+    /// Cores of a server.
+    pub cores: u32,
+    pub price_per_gb: Option<f64>,
+    pub price_per_hour: Option<f64>,
 }
 
 /// What one way of elimination saves, and what it asks of the servers.
@@ -41,79 +31,73 @@ pub(super) struct Driven {
     pub load: f64,
 }
 
-/// A month's bill: a column of Table 3 and of the ledger. Shares are of what there is without
-/// elimination, and `null` where that is nothing; the total never is.
+/// A month's bill: a column of Table 3 and of the ledger. Amounts of money are `None` if a price is unknown, and
+/// amounts per saved GB if nothing is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Bill {
     /// What leaves, as GB.
     pub traffic_gb: f64,
-    pub traffic_cost: f64,
-    pub traffic_cost_reduction: Option<f64>,
+    pub saved_gb: f64,
     /// Servers, times the hours that they run.
     pub server_hours: f64,
-    pub server_cost: f64,
-    pub server_hours_increase: Option<f64>,
-    pub total_cost: f64,
-    pub total_of_none: f64,
-    pub saved_on_traffic: f64,
-    pub spent_on_servers: f64,
-    pub left: f64,
-}
-
-/// Total costs at one redundancy, as shares of the total without elimination.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct CurvePoint {
-    /// The share that both ways eliminate, 0 to 1.
-    pub redundancy: f64,
-    /// Receiver-driven.
-    pub receiver_driven: f64,
-    /// Sender-driven.
-    pub sender_driven: f64,
+    pub server_hours_increase: f64,
+    pub cpu_hours_added: f64,
+    /// At least 0.
+    pub cpu_hours_per_saved_gb: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_cost_reduction: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_cost: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_of_none: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved_on_traffic: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spent_on_servers: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<f64>,
+    /// The price of a saved GB that pays for the added server-hours; at least 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub break_even_per_gb: Option<f64>,
 }
 
 impl Service {
-    /// Total costs at 0 to 100 % of redundancy, as in Figure 11.
-    ///
-    /// A sender that predicts nothing hashes all that leaves, so its load stays what it is;
-    /// one that checks predictions hashes what is confirmed, so its load grows with that
-    /// (section 5.2.1, Figure 7b).
-    pub(super) fn curve(&self, receiver: Driven, sender: Driven) -> Vec<CurvePoint> {
-        let points = (0..=CURVE_STEPS).map(|step| {
-            let share = f64::from(step) / f64::from(CURVE_STEPS);
-            let load = sender.load;
-            CurvePoint {
-                redundancy: share,
-                receiver_driven: self.bill(receiver.scaled_to(share)).total_of_none,
-                sender_driven: self.bill(Driven { share, load }).total_of_none,
-            }
-        });
-        points.collect()
-    }
-
     /// The bill with such elimination.
-    pub(super) fn bill(&self, driven: Driven) -> Bill {
-        let traffic_cost_of_none = self.traffic_gb * self.price_per_gb;
-        let server_cost_of_none = self.server_hours * self.price_per_hour;
-        let traffic_gb = self.traffic_gb * (1.0 - driven.share);
-        let traffic_cost = traffic_gb * self.price_per_gb;
-        let server_hours = self.server_hours * (1.0 + driven.load);
-        let server_cost = server_hours * self.price_per_hour;
-        let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
-        let saved_on_traffic = traffic_cost_of_none - traffic_cost;
-        let spent_on_servers = server_cost - server_cost_of_none;
-        let total_cost = traffic_cost + server_cost;
+    pub(super) fn bill(&self, Driven { share, load }: Driven) -> Bill {
+        let saved_gb = self.traffic_gb * share;
+        let traffic_gb = self.traffic_gb * (1.0 - share);
+        let hours_added = self.server_hours * load;
+        let server_hours = self.server_hours * (1.0 + load);
+        let cpu_hours_added = hours_added * f64::from(self.cores);
+        let traffic_cost_of = |gb: f64| self.price_per_gb.map(|price| gb * price);
+        let server_cost_of = |hours: f64| self.price_per_hour.map(|price| hours * price);
+        let saved_on_traffic = traffic_cost_of(saved_gb);
+        let spent_on_servers = server_cost_of(hours_added);
+        let total_of = |gb, hours| Some(traffic_cost_of(gb)? + server_cost_of(hours)?);
+        let total_cost = total_of(traffic_gb, server_hours);
+        let total_of_none = || Some(total_cost? / total_of(self.traffic_gb, self.server_hours)?);
+        let left = || Some(saved_on_traffic? - spent_on_servers?);
+        let per_saved_gb = |amount: f64| (share >= SHARE_MIN).then(|| amount.max(0.0) / saved_gb);
         Bill {
             traffic_gb,
-            traffic_cost,
-            traffic_cost_reduction: of(saved_on_traffic, traffic_cost_of_none),
+            saved_gb,
             server_hours,
-            server_cost,
-            server_hours_increase: of(server_hours - self.server_hours, self.server_hours),
+            server_hours_increase: load,
+            cpu_hours_added,
+            cpu_hours_per_saved_gb: per_saved_gb(cpu_hours_added),
+            traffic_cost: traffic_cost_of(traffic_gb),
+            traffic_cost_reduction: (self.price_per_gb > Some(0.0)).then_some(share),
+            server_cost: server_cost_of(server_hours),
             total_cost,
-            total_of_none: total_cost / (traffic_cost_of_none + server_cost_of_none),
+            total_of_none: total_of_none(),
             saved_on_traffic,
             spent_on_servers,
-            left: saved_on_traffic - spent_on_servers,
+            left: left(),
+            break_even_per_gb: spent_on_servers.and_then(per_saved_gb),
         }
     }
 }
@@ -124,16 +108,6 @@ impl Driven {
         share: 0.0,
         load: 0.0,
     };
-
-    /// The same at another share, the load in proportion, but never less work than none. A load
-    /// that was measured where nothing was eliminated stays as it is.
-    pub(super) fn scaled_to(self, share: f64) -> Self {
-        let load = match self.share < SHARE_MIN {
-            true => self.load,
-            false => (self.load * (share / self.share)).max(-1.0),
-        };
-        Self { share, load }
-    }
 }
 
 /// GB that a rate amounts to in an hour.
@@ -155,9 +129,10 @@ mod tests {
 
     const SERVICE: Service = Service {
         traffic_gb: 3000.0,
-        price_per_gb: 0.05,
         server_hours: 100.0,
-        price_per_hour: 0.5,
+        cores: 4,
+        price_per_gb: Some(0.05),
+        price_per_hour: Some(0.5),
     };
 
     const RECEIVER: Driven = Driven {
@@ -178,29 +153,41 @@ mod tests {
             (SENDER, [600.0, 30.0, 140.0, 70.0]),
         ] {
             let bill = SERVICE.bill(driven);
-            let bill = [
-                bill.traffic_gb,
+            let figures = [
+                Some(bill.traffic_gb),
                 bill.traffic_cost,
-                bill.server_hours,
+                Some(bill.server_hours),
                 bill.server_cost,
             ];
-            for (value, expected) in bill.into_iter().zip(expected) {
+            for (value, expected) in figures.into_iter().zip(expected) {
+                let value = value.expect("prices are known");
                 assert!((value - expected).abs() < 1e-9, "{bill:?}");
             }
         }
     }
 
     #[test]
-    fn the_curve_has_what_each_way_hashes() {
-        let curve = SERVICE.curve(RECEIVER, SENDER);
-        assert_eq!(curve.len(), 101);
-        let near = |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value}");
-        // Without redundancy predictions cost nothing, and a sender hashes all the same.
-        near(curve[0].receiver_driven, 1.0);
-        near(curve[0].sender_driven, (150.0 + 70.0) / 200.0);
-        near(curve[50].receiver_driven, (75.0 + 55.0) / 200.0);
-        near(curve[80].sender_driven, (30.0 + 70.0) / 200.0);
-        near(curve[100].receiver_driven, 60.0 / 200.0);
+    fn at_the_break_even_price_nothing_is_left() {
+        let bill = SERVICE.bill(RECEIVER);
+        // 10 server-hours of 0.5 for 1500 GB, and 4 CPU hours in each.
+        let price = bill.break_even_per_gb.expect("something is saved");
+        assert!((price - 5.0 / 1500.0).abs() < 1e-9, "{price}");
+        assert!((bill.cpu_hours_added - 40.0).abs() < 1e-9, "{bill:?}");
+        let cpu_hours = bill.cpu_hours_per_saved_gb.expect("something is saved");
+        assert!((cpu_hours - 40.0 / 1500.0).abs() < 1e-9, "{cpu_hours}");
+        let priced = Service {
+            price_per_gb: Some(price),
+            ..SERVICE
+        };
+        let left = priced.bill(RECEIVER).left.expect("prices are known");
+        assert!(left.abs() < 1e-9, "{left}");
+        // Elimination that costs less than sending pays at any price; if it saves nothing, at none.
+        let cheaper = Driven {
+            load: -0.1,
+            ..RECEIVER
+        };
+        assert_eq!(SERVICE.bill(cheaper).break_even_per_gb, Some(0.0));
+        assert_eq!(SERVICE.bill(Driven::NONE).break_even_per_gb, None);
     }
 
     #[test]
@@ -221,8 +208,9 @@ mod tests {
         ) {
             let with = |traffic_gb, share, load| {
                 let server_hours = traffic_gb / 30.0;
-                let service = Service { traffic_gb, price_per_gb, server_hours, price_per_hour: 0.5 };
-                service.bill(Driven { share, load }).total_cost
+                let price_per_gb = Some(price_per_gb);
+                let service = Service { traffic_gb, server_hours, price_per_gb, ..SERVICE };
+                service.bill(Driven { share, load }).total_cost.expect("prices are known")
             };
             let total = with(traffic_gb, share, load);
             prop_assert!(total.is_finite() && total >= 0.0);

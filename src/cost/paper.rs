@@ -21,7 +21,7 @@ pub(super) const SENDER: Driven = Driven {
 
 /// The load of a receiver-driven sender at `share`: Table 3's, in proportion.
 pub(super) fn receiver_load(share: f64) -> f64 {
-    RECEIVER.scaled_to(share).load
+    RECEIVER.load * (share / RECEIVER.share)
 }
 
 /// How much more a sender-driven sender has to do than a receiver-driven one at `share`, by
@@ -75,9 +75,10 @@ mod tests {
         let server_hours = TRAFFIC_GB / gb_per_hour(SERVER_OUTPUT_BITS_PER_S);
         Service {
             traffic_gb: TRAFFIC_GB,
-            price_per_gb: 100.0 * traffic_share / TRAFFIC_GB,
             server_hours,
-            price_per_hour: 100.0 * (1.0 - traffic_share) / server_hours,
+            cores: 1,
+            price_per_gb: Some(100.0 * traffic_share / TRAFFIC_GB),
+            price_per_hour: Some(100.0 * (1.0 - traffic_share) / server_hours),
         }
     }
 
@@ -88,7 +89,8 @@ mod tests {
                 share: driven.share - away * SHARE_ROUNDING,
                 load: driven.load + away * LOAD_ROUNDING,
             });
-            moved.map(|driven| papers(traffic_share).bill(driven).total_of_none)
+            let of_none = |driven| papers(traffic_share).bill(driven).total_of_none;
+            moved.map(|driven| of_none(driven).expect("prices are known"))
         };
         [0, 1].map(|column| Agreement {
             printed: PRINTED_TOTALS[column],
@@ -124,8 +126,9 @@ mod tests {
         assert_eq!(tenths_of_tb(Driven::NONE), 91.0);
         assert_eq!(tenths_of_tb(RECEIVER), 64.0);
         assert_eq!(tenths_of_tb(SENDER), 62.0);
-        assert!((none.total_cost - 100.0).abs() < 1e-9);
-        assert!((none.traffic_cost - 70.0).abs() < 1e-9);
+        for (amount, expected) in [(none.total_cost, 100.0), (none.traffic_cost, 70.0)] {
+            assert!((amount.expect("prices are known") - expected).abs() < 1e-9);
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What `refrain cost` says: the paper's Table 3, a ledger, and what it was reckoned from, as
-//! JSON or as tables.
+//! The report of `refrain cost`: the answer in one line, the paper's Table 3, a ledger, and the sources of
+//! all inputs; or JSON.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     inputs::{Inputs, Sourced},
     measured::Measured,
-    model::{Bill, CurvePoint, Driven},
+    model::{Bill, Driven},
 };
 use crate::table::{Table, age, bytes, percent};
 
@@ -20,20 +20,14 @@ const RUN_S_MIN: f64 = 86_400.0;
 pub(super) struct Report {
     /// What it was reckoned from.
     pub inputs: Inputs,
-    /// How long the run was, if there was one.
     pub measured_s: Option<f64>,
     /// Share that zstd saved in the run, which is in no column.
     pub zstd_share_not_counted: Option<f64>,
-    /// No elimination.
     pub none: Bill,
-    /// Receiver-driven.
     pub receiver_driven: Bill,
-    /// Sender-driven.
     pub sender_driven: Bill,
     /// Predictions first, and the sender in what they leave, where that is known.
     pub both: Option<Bill>,
-    /// Totals by redundancy.
-    pub curve: Vec<CurvePoint>,
 }
 
 impl Report {
@@ -48,13 +42,13 @@ impl Report {
             receiver_driven: bill(inputs.receiver()),
             sender_driven: bill(inputs.sender()),
             both: inputs.both().map(bill),
-            curve: service.curve(inputs.receiver(), inputs.sender()),
             inputs,
         }
     }
 
-    /// Writes the tables.
+    /// Writes the answer and the tables.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}\n", self.answer())?;
         self.costs().print(out)?;
         writeln!(out)?;
         self.sources().print(out)?;
@@ -91,6 +85,39 @@ impl Report {
         Ok(())
     }
 
+    /// The savings of what this run did, or of the kind of elimination that saves more, and from when on they
+    /// pay. An upper limit is never the answer: where it is one, `both` is known.
+    fn answer(&self) -> String {
+        let shares = &self.inputs.shares;
+        let (kind, bill) = match &self.both {
+            Some(both) => ("both (auto)", both),
+            None if shares.sender_share.value > shares.receiver_share.value => {
+                ("sender-driven", &self.sender_driven)
+            }
+            None => ("receiver-driven", &self.receiver_driven),
+        };
+        let saves = |saved: f64, all: f64, show: fn(f64) -> String| match saved < 0.0 {
+            true => format!("costs {} more than {} per month", show(-saved), show(all)),
+            false => {
+                let part = percent(saved, all);
+                format!("saves {} of {} per month ({part})", show(saved), show(all))
+            }
+        };
+        let saves = match bill.left.zip(self.none.total_cost) {
+            Some((left, total)) => saves(left, total, amount),
+            None => saves(bill.saved_gb, self.none.traffic_gb, volume),
+        };
+        let break_even = match (bill.cpu_hours_per_saved_gb, bill.break_even_per_gb) {
+            (None, _) => "no break-even price: it saves no traffic".to_owned(),
+            (Some(0.0), _) => "it adds no CPU time, so it pays at any price of traffic".to_owned(),
+            (_, Some(price)) => format!("break-even at {} per GB of traffic", amount(price)),
+            (Some(hours), None) => {
+                format!("break-even at {} CPU hours per saved GB", amount(hours))
+            }
+        };
+        format!("{saves}, {kind}; {break_even}")
+    }
+
     fn costs(&self) -> Table {
         let sender = match self.inputs.shares.sender_share_least {
             Some(_) => "sender-driven at best",
@@ -101,30 +128,40 @@ impl Report {
         let mut table = Table::new(&heads);
         let columns = [&self.none, &self.receiver_driven, &self.sender_driven];
         let columns: Vec<_> = columns.into_iter().chain(&self.both).collect();
-        type Cell = fn(&Bill) -> String;
-        let rows: [(&str, Cell); 12] = [
-            ("traffic volume", |it| volume(it.traffic_gb)),
-            ("traffic cost", |it| money(it.traffic_cost)),
+        type Cell = fn(&Bill) -> Option<String>;
+        let rows: [(&str, Cell); 15] = [
+            ("traffic volume", |it| Some(volume(it.traffic_gb))),
+            ("saved volume", |it| Some(volume(it.saved_gb))),
+            ("traffic cost", |it| it.traffic_cost.map(amount)),
             ("traffic cost reduction", |it| {
-                share(it.traffic_cost_reduction)
+                it.traffic_cost_reduction.map(share)
             }),
-            ("server-hours", |it| money(it.server_hours)),
-            ("server-hours cost", |it| money(it.server_cost)),
-            ("server-hours cost increase", |it| {
-                share(it.server_hours_increase)
+            ("server-hours", |it| Some(amount(it.server_hours))),
+            ("server-hours increase", |it| {
+                Some(share(it.server_hours_increase))
             }),
-            ("total cost", |it| money(it.total_cost)),
+            ("server-hours cost", |it| it.server_cost.map(amount)),
+            ("CPU hours added", |it| Some(amount(it.cpu_hours_added))),
+            ("CPU hours per saved GB", |it| {
+                it.cpu_hours_per_saved_gb.map(amount)
+            }),
+            ("total cost", |it| it.total_cost.map(amount)),
             ("total, compared with none", |it| {
-                percent(it.total_of_none, 1.0)
+                it.total_of_none.map(share)
             }),
-            ("", |_| String::new()),
-            ("saved on traffic", |it| money(it.saved_on_traffic)),
-            ("spent on servers", |it| money(it.spent_on_servers)),
-            ("net savings", |it| money(it.left)),
+            ("saved on traffic", |it| it.saved_on_traffic.map(amount)),
+            ("spent on servers", |it| it.spent_on_servers.map(amount)),
+            ("net savings", |it| it.left.map(amount)),
+            ("break-even price per GB", |it| {
+                it.break_even_per_gb.map(amount)
+            }),
         ];
         for (name, cell) in rows {
-            let cells = columns.iter().map(|bill| cell(bill));
-            table.row([name.to_owned()].into_iter().chain(cells));
+            let cells: Vec<_> = columns.iter().map(|bill| cell(bill)).collect();
+            if cells.iter().any(Option::is_some) {
+                let cells = cells.into_iter().map(|cell| cell.unwrap_or("-".to_owned()));
+                table.row([name.to_owned()].into_iter().chain(cells));
+            }
         }
         table
     }
@@ -137,7 +174,7 @@ impl Report {
         };
         let traffic = &inputs.traffic_gb;
         row("traffic per month", volume(traffic.value), &traffic.from);
-        let mut share = |what: &str, share: &Sourced<f64>| {
+        let mut share = |what: &str, share: &Sourced| {
             row(what, percent(share.value, 1.0), &share.from);
         };
         share("predictions eliminate", &inputs.shares.receiver_share);
@@ -145,7 +182,7 @@ impl Report {
         if let Some(both) = &inputs.shares.both_share {
             share("both eliminate", both);
         }
-        let mut load = |what: &str, load: &Sourced<f64>| {
+        let mut load = |what: &str, load: &Sourced| {
             row(what, format!("{:+.1} %", 100.0 * load.value), &load.from);
         };
         load("server-hours, receiver-driven", &inputs.receiver_load);
@@ -159,32 +196,36 @@ impl Report {
             format!("{} Mbit/s", output.value),
             &output.from,
         );
-        let mut price = |name: &str, price: &Sourced<f64>| {
-            row(name, money(price.value), &price.from);
+        let mut price = |what: &str, price: &Option<Sourced>, option: &str| match price {
+            Some(price) => row(what, amount(price.value), &price.from),
+            None => row(what, "-".to_owned(), &format!("unknown: give {option}")),
         };
-        price("price per GB of traffic", &inputs.price_per_gb);
-        price("price per server-hour", &inputs.price_per_hour);
+        let (per_gb, per_hour) = (&inputs.price_per_gb, &inputs.price_per_hour);
+        price("price per GB of traffic", per_gb, "--price-gb");
+        price("price per server-hour", per_hour, "--price-hour");
         table
     }
 }
 
 /// GB, with the unit that fits.
-pub(super) fn volume(gb: f64) -> String {
+fn volume(gb: f64) -> String {
     bytes((gb * 1e9).round() as u64)
 }
 
-fn share(share: Option<f64>) -> String {
-    share.map_or("-".to_owned(), |share| percent(share, 1.0))
+fn share(share: f64) -> String {
+    percent(share, 1.0)
 }
 
-/// Two digits behind the point, and four of what would vanish otherwise.
-fn money(amount: f64) -> String {
+/// Two decimals, or three significant digits of less than 1.
+fn amount(amount: f64) -> String {
+    const DECIMALS_MAX: f64 = 12.0;
     // No negative zero.
     let amount = amount + 0.0;
-    match amount == 0.0 || amount.abs() >= 1.0 {
-        true => format!("{amount:.2}"),
-        false => format!("{amount:.4}"),
-    }
+    let decimals = match amount == 0.0 || amount.abs() >= 1.0 {
+        true => 2,
+        false => (2.0 - amount.abs().log10().floor()).min(DECIMALS_MAX) as usize,
+    };
+    format!("{amount:.decimals$}")
 }
 
 #[cfg(test)]
@@ -192,15 +233,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_vanishes_has_four_digits() {
-        for (amount, text) in [
+    fn small_amounts_have_three_digits() {
+        for (number, text) in [
             (0.0, "0.00"),
             (-0.0, "0.00"),
             (1234.567, "1234.57"),
             (-3.0, "-3.00"),
-            (0.045, "0.0450"),
+            (-0.045, "-0.0450"),
+            (0.000_128_9, "0.000129"),
+            (1e-300, "0.000000000000"),
         ] {
-            assert_eq!(money(amount), text);
+            assert_eq!(amount(number), text);
         }
     }
 }

@@ -7,6 +7,7 @@ mod cable;
 
 mod commands;
 mod deaths;
+mod demo;
 mod help;
 mod limits;
 mod local;

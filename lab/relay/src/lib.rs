@@ -1,8 +1,8 @@
 //! A bad link on loopback: a TCP relay with a rate, a delay, a queue, stalls and cuts.
 //!
 //! Where the kernel cannot emulate a link (no netem, no rights, a test that must run anywhere),
-//! the relay stands between two programs and behaves as a thin, long or lossy link would. What a
-//! byte meets on its way, in this order:
+//! the relay stands between two programs and behaves as a thin, long or lossy link would. `refrain
+//! demo` has one inside. What a byte meets on its way, in this order:
 //!
 //! - [`units`]: rates, sizes and durations as people write them;
 //! - [`config`]: what the link is like ([`LinkConfig`]) and between whom ([`RelayConfig`]);

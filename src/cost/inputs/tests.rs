@@ -168,32 +168,21 @@ fn both_have_a_column_where_both_did_something() {
 }
 
 #[test]
-fn prices_are_given_or_of_a_list() {
-    let inputs = Inputs::resolve(&given(Some(0.3)), None).expect("enough");
-    assert_eq!(
-        (inputs.price_per_gb.value, inputs.price_per_hour.value),
-        (0.09, 0.1)
-    );
-    for from in [&inputs.price_per_gb.from, &inputs.price_per_hour.from] {
-        assert!(
-            from.starts_with("assumed") && from.contains("2025"),
-            "{from}"
-        );
-    }
-    let with = |egress, server| {
+fn prices_are_given_or_unknown_but_not_all_zero() {
+    let with = |price_gb, price_hour| {
         let given = Given {
-            egress: Some(egress),
-            server: Some(server),
+            price_gb,
+            price_hour,
             ..given(Some(0.3))
         };
-        Inputs::resolve(&given, None)
+        let inputs = Inputs::resolve(&given, None)?;
+        anyhow::Ok((inputs.price_per_gb, inputs.price_per_hour))
     };
-    let inputs = with(0.02, 1.5).expect("prices");
-    assert_eq!(
-        (inputs.price_per_gb.value, inputs.price_per_hour.value),
-        (0.02, 1.5)
-    );
-    let error = with(0.0, 0.0).expect_err("free").to_string();
+    assert_eq!(with(None, None).expect("enough"), (None, None));
+    let (per_gb, per_hour) = with(Some(0.0), Some(1.5)).expect("enough");
+    assert_eq!(per_gb, Some(Sourced::new(0.0, "--price-gb")));
+    assert_eq!(per_hour, Some(Sourced::new(1.5, "--price-hour")));
+    let error = with(Some(0.0), Some(0.0)).expect_err("free").to_string();
     assert!(error.contains("costs nothing"), "{error}");
 }
 
@@ -216,8 +205,8 @@ proptest! {
         cpu in prop::array::uniform4(amount()),
         output in prop::option::of(1u64..),
         cores in 1u32..8,
-        egress in amount(),
-        server in amount(),
+        price_gb in amount(),
+        price_hour in amount(),
     ) {
         let [redundancy, redundancy_sender, redundancy_both] = shares;
         let [cpu_none, cpu_receiver, cpu_sender, cpu_both] = cpu;
@@ -232,17 +221,18 @@ proptest! {
             cpu_both,
             server_output: output.map(BitRate),
             cores,
-            egress,
-            server,
+            price_gb,
+            price_hour,
         };
         if let Ok(inputs) = Inputs::resolve(&given, None) {
             let ways = [Driven::NONE, inputs.receiver(), inputs.sender()];
             let ways = ways.into_iter().chain(inputs.both());
-            let totals = ways.map(|driven| inputs.service().bill(driven).total_cost);
-            let curve = inputs.service().curve(inputs.receiver(), inputs.sender());
-            let curve = curve.iter().flat_map(|it| [it.receiver_driven, it.sender_driven]);
-            for amount in totals.into_iter().chain(curve) {
-                prop_assert!(amount.is_finite() && amount >= 0.0, "{amount} of {inputs:?}");
+            for bill in ways.map(|driven| inputs.service().bill(driven)) {
+                let amounts = [bill.total_cost, bill.total_of_none, bill.break_even_per_gb];
+                let cpu_hours = bill.cpu_hours_per_saved_gb;
+                for amount in amounts.into_iter().chain([cpu_hours]).flatten() {
+                    prop_assert!(amount.is_finite() && amount >= 0.0, "{amount} of {inputs:?}");
+                }
             }
         }
     }
