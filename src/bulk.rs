@@ -33,10 +33,10 @@ use crate::{
     interrupt::Interrupt,
     progress,
     standard_io::{self, is_standard},
+    stderr::warn,
     store::{parse_realm, refuse_loss, store_config},
     table::{count, printable_path},
-    told::tell,
-    wrong::WrongArguments,
+    usage::UsageError,
 };
 
 /// What stays in a processor's caches on its way from stage to stage.
@@ -176,7 +176,7 @@ fn parse_method(name: &str) -> Result<Asked, String> {
 }
 
 pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
-    arguments.check().map_err(WrongArguments)?;
+    arguments.check().map_err(UsageError)?;
     let interrupt = Interrupt::listen()?;
     let inputs = arguments.inputs.open(None, &interrupt)?;
     let expected = expected_bytes(&inputs, &interrupt);
@@ -210,7 +210,7 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
         if let Some((path, failed)) = now.failure
             && interrupt.check().is_ok()
         {
-            bar.suspend(|| tell(in_words(path, failed)));
+            bar.suspend(|| warn(in_words(path, failed)));
         }
         interrupt.flow()
     });
@@ -218,7 +218,7 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     let outcome = outcome.with_context(|| format!("--method {}", options.method));
     let outcome = interrupt.or(outcome)?;
     if let Some(failure) = &outcome.gpu_failure {
-        tell(format_args!("{failure}; continued on the CPU"));
+        warn(format_args!("{failure}; continued on the CPU"));
     }
     let found = &outcome.redundancy;
     if history.is_some() {

@@ -25,8 +25,8 @@ use report::Report;
 
 use crate::{
     standard_io::{self, is_standard},
-    told::cannot_open,
-    wrong::WrongArguments,
+    stderr::cannot_open,
+    usage::UsageError,
 };
 
 const EXAMPLES: &str = "\
@@ -59,9 +59,9 @@ pub(crate) fn run(arguments: &CostArguments) -> anyhow::Result<()> {
 }
 
 /// A path may have control characters, which a terminal would obey.
-fn wrong_input(error: anyhow::Error) -> WrongArguments {
+fn wrong_input(error: anyhow::Error) -> UsageError {
     let text = format!("{error:#}").replace(char::is_control, " ");
-    WrongArguments(anyhow!(text))
+    UsageError(anyhow!(text))
 }
 
 fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use refrain_gateway::keys::PrivateKey;
 
-use crate::{standard_io::is_standard, wrong::WrongArguments};
+use crate::{standard_io::is_standard, usage::UsageError};
 
 #[derive(clap::Args)]
 pub(crate) struct KeygenArguments {
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &KeygenArguments) -> anyhow::Result<()> {
             "\"-\" must be a file: private keys are not written to standard output, or read from standard input \
              (a file of this name is ./-)"
         );
-        return Err(WrongArguments(error).into());
+        return Err(UsageError(error).into());
     }
     let key = if arguments.show {
         PrivateKey::load(&arguments.file)?

@@ -15,7 +15,7 @@ use refrain_gateway::{
 use refrain_http_ranges::{Host, ProxyChoice, RemoteError, RemoteOptions};
 use tokio::{net::UnixStream, time::timeout};
 
-use crate::wrong::WrongArguments;
+use crate::usage::UsageError;
 
 /// Where gateways serve their admin pages in the README and the examples.
 const USUAL_ADDRESSES: [&str; 2] = ["127.0.0.1:9001", "127.0.0.1:9002"];
@@ -149,7 +149,7 @@ pub(crate) fn only(mut found: Vec<Found>) -> anyhow::Result<Found> {
             peers.join(", ")
         );
     }
-    Err(WrongArguments(anyhow!(text)).into())
+    Err(UsageError(anyhow!(text)).into())
 }
 
 /// Asks one gateway for its status.
@@ -390,7 +390,7 @@ mod tests {
         let [one, two] = [(); 2].map(|()| answers("200 OK", STATUS));
         let found = find_in(&[], &[&one, &two]).expect("gateways");
         let error = only(found).map(|_| ()).expect_err("two");
-        assert!(error.is::<WrongArguments>());
+        assert!(error.is::<UsageError>());
         for place in [one, two] {
             assert!(error.to_string().contains(&format!("--admin {place}")));
         }

@@ -24,11 +24,11 @@ mod report;
 mod run;
 mod standard_io;
 mod status;
+mod stderr;
 mod store;
 mod table;
-mod told;
+mod usage;
 mod version;
-mod wrong;
 
 use std::{io, process::ExitCode};
 
@@ -40,7 +40,7 @@ use refrain_gateway::{
     options::Role,
     settings::{ConfigError, environment::unread_variables},
 };
-use wrong::WrongArguments;
+use usage::UsageError;
 
 /// The end of the help of commands with a gateway's options.
 macro_rules! each_option {
@@ -177,8 +177,8 @@ fn main() -> ExitCode {
             help.exit()
         }
         Err(error) if error.use_stderr() => {
-            wrong::tell_clap(&error);
-            return ExitCode::from(wrong::EXIT_CODE);
+            usage::print_clap(&error);
+            return ExitCode::from(usage::EXIT_CODE);
         }
         // Help and version are printed, as reports are.
         Err(help) => standard_io::check_output().map(|()| help.exit()),
@@ -189,8 +189,8 @@ fn main() -> ExitCode {
         Err(error) => {
             let exit_code = exit_code(&error);
             match exit_code {
-                wrong::EXIT_CODE => wrong::tell(in_words(&error)),
-                _ => told::tell(in_words(&error)),
+                usage::EXIT_CODE => usage::print(in_words(&error)),
+                _ => stderr::warn(in_words(&error)),
             }
             ExitCode::from(exit_code)
         }
@@ -198,8 +198,8 @@ fn main() -> ExitCode {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<ConfigError>() || error.is::<WrongArguments>() {
-        wrong::EXIT_CODE
+    if error.is::<ConfigError>() || error.is::<UsageError>() {
+        usage::EXIT_CODE
     } else if error.is::<NotPaired>() {
         3
     } else {

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use crate::{Arguments, wrong::WrongArguments};
+use crate::{Arguments, usage::UsageError};
 
 #[derive(clap::Args)]
 pub(crate) struct ManArguments {
@@ -40,7 +40,7 @@ fn named(program: clap::Command, words: &[String]) -> anyhow::Result<clap::Comma
         let Some(found) = command.find_subcommand(word).cloned() else {
             let called = command.get_bin_name().unwrap_or("refrain");
             let error = anyhow!("\"{called}\" has no command \"{word}\" (see `{called} --help`)");
-            return Err(WrongArguments(error).into());
+            return Err(UsageError(error).into());
         };
         command = found;
     }

@@ -12,7 +12,7 @@ use refrain_gateway::text_file::remove_byte_order_mark;
 use crate::{
     bounded::seconds_from,
     local::{self, Found, Place},
-    told::cannot_open,
+    stderr::cannot_open,
 };
 use tables::View;
 

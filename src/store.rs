@@ -22,8 +22,8 @@ use refrain_store::{
 use crate::{
     progress::bar,
     report,
+    stderr::{cannot_open, warn},
     table::{bytes, count, printable_path},
-    told::{cannot_open, tell},
 };
 
 /// Of a store that is made and for which no bound was given.
@@ -181,11 +181,11 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
     store.close()?;
     for (path, why) in &report.told {
         let path = printable_path(path);
-        tell(format_args!("not added: \"{path}\": {why}"));
+        warn(format_args!("not added: \"{path}\": {why}"));
     }
     for (path, what) in &report.told_private {
         let path = printable_path(path);
-        tell(format_args!(
+        warn(format_args!(
             "skipped \"{path}\": {what} (--all adds it too)"
         ));
     }
@@ -219,7 +219,7 @@ pub(crate) fn refuse_loss(path: &Path, config: StoreConfig) -> anyhow::Result<()
 /// Says that a realm is new in a store that had others.
 pub(crate) fn tell_new_realm(before: &StoreStat, realm: &str) {
     if let Some(others) = other_realms(before, realm) {
-        tell(format_args!(
+        warn(format_args!(
             "realm \"{realm}\" is new in this store, which has: {others} (a near end predicts from it only \
              with --realm {realm})"
         ));
@@ -248,7 +248,7 @@ fn verify(options: &StoreOptions) -> anyhow::Result<()> {
     });
     bar.finish_and_clear();
     for error in &report.told {
-        tell(error);
+        warn(error);
     }
     report::to_stdout(options.json, &report, |out| print::verified(&report, out))?;
     if !report.is_whole() {

@@ -17,9 +17,9 @@ use refrain_store::{
 use serde::Serialize;
 
 use crate::{
+    stderr::warn,
     store::tell_new_realm,
     table::{bytes, printable_path},
-    told::tell,
 };
 
 /// So much is lost at a power cut, at most, and read again by the next run.
@@ -138,7 +138,7 @@ impl History {
     fn pass_over(&mut self, path: &Path, what: &str) {
         self.kept.passed_over += 1;
         let path = printable_path(path);
-        tell(format_args!("not stored: \"{path}\": {what}"));
+        warn(format_args!("not stored: \"{path}\": {what}"));
     }
 
     fn flow(&mut self, done: Result<(), StoreError>) -> ControlFlow<()> {
@@ -209,7 +209,7 @@ impl History {
                 true => "its disk is full".to_owned(),
                 false => format!("its limit is {bound}, see --store-size"),
             };
-            tell(format_args!(
+            warn(format_args!(
                 "of {new} of new data, the store has only the latest {held}: {why}"
             ));
         }

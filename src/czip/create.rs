@@ -31,9 +31,9 @@ use crate::{
     inputs::{InputArguments, expected_bytes},
     interrupt::Interrupt,
     progress,
+    stderr::warn,
     table::{bytes, count, lines, printable_path},
-    told::tell,
-    wrong::WrongArguments,
+    usage::UsageError,
 };
 
 /// No frame of an archive may be longer than 16 MiB, and its last chunk has up to 8.
@@ -213,7 +213,7 @@ impl AllLeftOut {
 }
 
 pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
-    arguments.check().map_err(WrongArguments)?;
+    arguments.check().map_err(UsageError)?;
     let is_pipe = is_pipe(&arguments.output);
     // Down a pipe nothing is left to tidy up, so that Ctrl-C may end it at once.
     let interrupt = match is_pipe {
@@ -243,8 +243,8 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
         bar.set_position(now.plain_bytes);
         bar.set_message(format!("{} stored", bytes(now.stored_bytes)));
         if let Some(now) = now.left_out {
-            let told = left_out.add(now);
-            bar.suspend(|| tell(told));
+            let warning = left_out.add(now);
+            bar.suspend(|| warn(warning));
         }
         interrupt.flow()
     });
@@ -252,13 +252,13 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     let created = interrupt.or(created.map_err(|error| match error {
         CreateError::Output(error) => anyhow!("{cannot_write}: {error}"),
         CreateError::SameName { .. } | CreateError::OutputIsInput { .. } | CreateError::Nothing => {
-            WrongArguments(error.into()).into()
+            UsageError(error.into()).into()
         }
         error => error.into(),
     }))?;
     if standard() != state {
         let path = Path::new("standard input");
-        tell(left_out.add(LeftOut::Changed { path }));
+        warn(left_out.add(LeftOut::Changed { path }));
     }
     let report = Report::new(&created, left_out);
     let shown = |out: &mut dyn Write| {

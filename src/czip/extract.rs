@@ -25,8 +25,8 @@ use crate::{
     interrupt::Interrupt,
     progress,
     standard_io::is_standard,
+    stderr::warn,
     table::{bytes, count, printable_path},
-    told::tell,
 };
 
 const EXAMPLE: &str = "\
@@ -103,13 +103,13 @@ pub(crate) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
     let extracted = to_folder(arguments, &interrupt, &mut damaged);
     let extracted = interrupt.or(extracted)?;
     if extracted.copied_links > 0 {
-        tell(format_args!(
+        warn(format_args!(
             "the file system refused {}: a separate file with the same content replaces each",
             count(extracted.copied_links, "hard link", "hard links")
         ));
     }
     if extracted.unset > 0 {
-        tell(format_args!(
+        warn(format_args!(
             "cannot set modes or times of {}: the file system does not support them, or another user is the owner",
             count(extracted.unset, "path", "paths")
         ));
@@ -172,7 +172,7 @@ fn to_folder(
         }
         if let Some(now) = now.damaged {
             let path = printable_path(OsStr::from_bytes(now.path));
-            bar.suspend(|| tell(format_args!("skipped \"{path}\": {}", now.error)));
+            bar.suspend(|| warn(format_args!("skipped \"{path}\": {}", now.error)));
             if damaged.len() < NAMED_MAX {
                 damaged.push(DamagedFile {
                     path: ReportedPath::new(now.path),

@@ -28,8 +28,8 @@ use crate::{
     interrupt::Interrupt,
     progress,
     standard_io::is_standard,
+    stderr::warn,
     table::{bytes, count, lines, percent, printable, printable_path},
-    told::tell,
 };
 
 const EXAMPLE: &str = "\
@@ -155,14 +155,14 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     }))?;
     tell_of(&report);
     if !report.has_ranges && (arguments.cache.options().is_some() || !arguments.seed.is_empty()) {
-        tell(format_args!(
+        warn(format_args!(
             "the server does not support Range requests: it sent {} of the archive, from its beginning on \
              (seeds and a cache save little there)",
             bytes(report.transferred().bytes)
         ));
     }
     if report.plain_bytes.is_none() && arguments.access.keys.are_given() {
-        tell(format_args!(
+        warn(format_args!(
             "the given keys are not used: --archive keeps the archive unchanged"
         ));
     }
@@ -223,7 +223,7 @@ impl Leftover {
     fn report(&self) {
         self.reported.call_once(|| {
             if let Some(left) = partial(&self.output) {
-                tell(format_args!(
+                warn(format_args!(
                     "{} keeps {} of the download. To resume it, run the same command again. To remove it: \
                      rm -r {}",
                     printable_path(&left.path),
@@ -295,33 +295,33 @@ fn show(bar: &ProgressBar, phase: &mut Option<Phase>, now: GetProgress) {
 fn tell_of(report: &GetReport) {
     for (path, error) in &report.unread_seeds {
         let path = printable_path(path);
-        tell(format_args!(
+        warn(format_args!(
             "cannot read seed \"{path}\" completely: {error}"
         ));
     }
     for (path, reason) in &report.unused_seeds {
         let path = printable_path(path);
-        tell(format_args!("cannot use seed \"{path}\": {reason}"));
+        warn(format_args!("cannot use seed \"{path}\": {reason}"));
     }
     if report.damaged > 0 {
-        tell(format_args!(
+        warn(format_args!(
             "damaged data was received and fetched again: {}",
             count(report.damaged.into(), "time", "times")
         ));
     }
     if let Some(reason) = report.not_by_name {
-        tell(format_args!(
+        warn(format_args!(
             "{reason}: ranges of the archive were fetched instead"
         ));
     }
     for server in &report.named {
         if let Some(problem) = &server.problem {
             let url = printable(&server.url);
-            tell(format_args!("edge \"{url}\" is no longer used: {problem}"));
+            warn(format_args!("edge \"{url}\" is no longer used: {problem}"));
         }
     }
     if let Some(error) = &report.cache_failure {
-        tell(format_args!(
+        warn(format_args!(
             "cannot keep all fetched data in the cache: {error}"
         ));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail, ensure};
 
 use super::keys;
-use crate::wrong::WrongArguments;
+use crate::usage::UsageError;
 
 /// Headers that say what a request is: the client sends them itself.
 const OWN: [&str; 12] = [
@@ -41,7 +41,7 @@ impl HeaderArguments {
         let mut headers = Vec::new();
         for argument in &self.headers {
             let Some(file) = argument.strip_prefix('@') else {
-                headers.push(parse(argument).map_err(WrongArguments)?);
+                headers.push(parse(argument).map_err(UsageError)?);
                 continue;
             };
             let content = keys::read(Path::new(file))?;

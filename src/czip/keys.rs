@@ -19,7 +19,7 @@ use refrain_czip::{
 use refrain_gateway::text_file::remove_byte_order_mark;
 use zeroize::Zeroizing;
 
-use crate::told;
+use crate::stderr;
 
 /// No file of keys is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -76,7 +76,7 @@ impl EncryptArguments {
         let variable = env::var_os(GROUP_SECRET).filter(|value| !value.is_empty());
         if self.encrypt_to.is_empty() {
             if variable.is_some() {
-                told::tell(format_args!(
+                stderr::warn(format_args!(
                     "{GROUP_SECRET} is ignored: the archive is not encrypted (--encrypt-to encrypts it)"
                 ));
             }
@@ -157,13 +157,13 @@ fn ask(file: &str) -> Option<Zeroizing<String>> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return None;
     }
-    told::ask(format_args!("Passphrase of {file}: "));
+    stderr::ask(format_args!("Passphrase of {file}: "));
     Term::stderr().read_secure_line().ok().map(Zeroizing::new)
 }
 
 /// A file of keys, or of other secrets.
 pub(super) fn read(path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path).with_context(|| told::cannot_open(path))?;
+    let file = File::open(path).with_context(|| stderr::cannot_open(path))?;
     // What grows leaves copies behind that nobody wipes.
     let mut content = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize + 1));
     file.take(FILE_BYTES_MAX + 1)

@@ -152,13 +152,13 @@ mod linux {
 
         fn unmount(mut self, mut unmounter: Unmounter, at: &Path, has_ended: &Receiver<()>) {
             self.wait();
-            let mut is_told = false;
+            let mut is_reported = false;
             while let Err(error) = unmounter.unmount() {
-                if !is_told {
+                if !is_reported {
                     tracing::warn!(
                         "{error}; another Ctrl-C ends the program and leaves a dead mount"
                     );
-                    is_told = true;
+                    is_reported = true;
                 }
                 let signal = match error {
                     UnmountError::Covered { .. } => self.wait_for(LOOK_AGAIN),

@@ -28,9 +28,9 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
+    stderr::{cannot_open, warn},
     table::printable_path,
-    told::{cannot_open, tell},
-    wrong::WrongArguments,
+    usage::UsageError,
 };
 
 /// Options for reading an archive: keys, headers and a time limit.
@@ -135,7 +135,7 @@ impl ArchiveArguments {
         let expected = archive.header().archive_bytes;
         if expected != found {
             let length = FormatError::Length { expected, found };
-            tell(format_args!("{}: {length}", self.called()));
+            warn(format_args!("{}: {length}", self.called()));
         }
         let unlocked = self.access.keys.unlock(&mut archive);
         unlocked.with_context(|| self.called())?;
@@ -166,7 +166,7 @@ impl ArchiveArguments {
         );
         let cache = Cache::open(&options, |folder, error| {
             let folder = printable_path(folder);
-            tell(format_args!(
+            warn(format_args!(
                 "cannot keep all fetched data in cache \"{folder}\": {error}"
             ));
         });
@@ -177,7 +177,7 @@ impl ArchiveArguments {
     fn source(&self, interrupt: &Interrupt) -> anyhow::Result<AnySource> {
         let cannot_open = || self.cannot_open();
         if let Some(url) = url(&self.archive) {
-            let options = self.access.remote(retry::told())?;
+            let options = self.access.remote(retry::to_stderr())?;
             let source = RemoteSource::open(url, options, RemoteSource::CACHE_BYTES);
             let source = source.map_err(|error| match error {
                 RemoteSourceError::Remote(error) => failed(error),
@@ -233,7 +233,7 @@ impl ArchiveArguments {
 /// A proxy variable that cannot be used is as arguments that cannot be.
 pub(super) fn failed(error: RemoteError) -> anyhow::Error {
     match error {
-        RemoteError::Proxy { .. } => WrongArguments(error.into()).into(),
+        RemoteError::Proxy { .. } => UsageError(error.into()).into(),
         error => error.into(),
     }
 }

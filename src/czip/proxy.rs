@@ -10,7 +10,7 @@ use refrain_czip::{
 use refrain_gateway::units::{ByteSize, TimeSpan};
 
 use super::{bounded, listen::ListenArguments};
-use crate::told::cannot_open;
+use crate::stderr::cannot_open;
 
 const AFTER_HELP: &str = "\
 The answer to a request for /x is the content of the origin's /x.czip, if it exists. Chunks come from the cache, or \

@@ -3,27 +3,27 @@
 use indicatif::ProgressBar;
 use refrain_http_ranges::{OnRetry, Retry};
 
-use crate::{table::printable, told};
+use crate::{stderr, table::printable};
 
 /// A line on standard error for each, above `bar`.
 pub(super) fn told_above(bar: &ProgressBar) -> OnRetry {
     let bar = bar.clone();
-    OnRetry::new(move |retry| bar.suspend(|| tell(retry)))
+    OnRetry::new(move |retry| bar.suspend(|| warn(retry)))
 }
 
 /// The same where no bar is known.
-pub(super) fn told() -> OnRetry {
-    OnRetry::new(tell)
+pub(super) fn to_stderr() -> OnRetry {
+    OnRetry::new(warn)
 }
 
-fn tell(retry: Retry<'_>) {
+fn warn(retry: Retry<'_>) {
     let Retry {
         error,
         attempt,
         attempts_max,
         pause,
     } = retry;
-    told::tell(format_args!(
+    stderr::warn(format_args!(
         "{}; attempt {attempt} of {attempts_max} in {:.1} s",
         printable(error),
         pause.as_secs_f64()

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     interrupt::Interrupt,
+    stderr::warn,
     table::{bytes, count, lines, percent},
-    told::tell,
 };
 
 #[derive(clap::Args)]
@@ -99,7 +99,7 @@ struct StreamReport {
 pub(super) fn run(arguments: &StatArguments) -> anyhow::Result<()> {
     let archive = arguments.archive.open_with(&Interrupt::default())?;
     if archive.is_locked() {
-        tell(format_args!(
+        warn(format_args!(
             "the archive is encrypted: data for recipients only is not shown (--identity opens it)"
         ));
     }

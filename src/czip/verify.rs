@@ -28,8 +28,8 @@ use super::{
 use crate::{
     interrupt::Interrupt,
     progress,
+    stderr::warn,
     table::{bytes, count, lines, printable_path},
-    told::tell,
 };
 
 const AFTER_HELP: &str = "\
@@ -160,7 +160,7 @@ fn stored(
         let mut found = found.lock().expect("no thread panics");
         let (report, numbers) = &mut *found;
         if report.damaged.len() < NAMED_MAX {
-            bar.suspend(|| tell(format_args!("{called}: {}", in_words(&damage))));
+            bar.suspend(|| warn(format_args!("{called}: {}", in_words(&damage))));
         }
         report.add(&damage);
         if let Some((Stream::Content, number)) = damage.frame
@@ -261,7 +261,7 @@ impl Report {
                 false => printable_path(OsStr::from_bytes(&path)),
             };
             if named.len() < NAMED_MAX {
-                bar.suspend(|| tell(format_args!("damaged: {shown}")));
+                bar.suspend(|| warn(format_args!("damaged: {shown}")));
                 named.push(ReportedPath::new(&path));
             }
         };

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use crate::told::cannot_open;
+use crate::stderr::cannot_open;
 
 /// Successive releases of real packages and their pages; `demo/corpus/README.md` has their
 /// sources and licences.

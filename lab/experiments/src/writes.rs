@@ -84,9 +84,11 @@ const OF_RATIO_SMALL: f64 = 1.0 / 3.0;
 /// What is less than another figure by this much is listed.
 const NOTABLY_LESS: f64 = 0.95;
 
+/// One of a cell's passes.
+type PassOf = fn(&Cell) -> Pass;
+
 /// The passes of a cell.
-const PASSES: [(&str, fn(&Cell) -> Pass); 2] =
-    [("cold", |cell| cell.cold), ("again", |cell| cell.again)];
+const PASSES: [(&str, PassOf); 2] = [("cold", |cell| cell.cold), ("again", |cell| cell.again)];
 
 /// One size of writes on one corpus, medians.
 struct Cell {

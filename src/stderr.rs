@@ -1,5 +1,4 @@
-//! What people are told on standard error, beside the log. Nothing depends on whether anybody can hear it:
-//! a warning that cannot be written ends nothing.
+//! Messages on standard error, next to the log. A message that cannot be written is dropped.
 
 use std::{
     fmt::Display,
@@ -8,12 +7,12 @@ use std::{
 };
 
 /// Writes a line to standard error.
-pub(crate) fn tell(message: impl Display) {
+pub(crate) fn warn(message: impl Display) {
     write(format_args!("refrain: {message}\n"));
 }
 
 /// Writes an error of usage to standard error, and which command's help says more.
-pub(crate) fn tell_usage(error: impl Display, command: &str) {
+pub(crate) fn usage(error: impl Display, command: &str) {
     write(format_args!("error: {error}\nsee '{command} --help'\n"));
 }
 

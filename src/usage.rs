@@ -13,7 +13,7 @@ use clap::{
     error::{ContextKind, ContextValue},
 };
 
-use crate::{Arguments, told};
+use crate::{Arguments, stderr};
 
 /// The exit code of an error of usage.
 pub(crate) const EXIT_CODE: u8 = 2;
@@ -21,19 +21,19 @@ pub(crate) const EXIT_CODE: u8 = 2;
 /// Arguments that each are right and make no sense together, or for what is there.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
-pub(crate) struct WrongArguments(pub anyhow::Error);
+pub(crate) struct UsageError(pub anyhow::Error);
 
-/// Tells of an error of usage.
-pub(crate) fn tell(error: impl Display) {
+/// Prints an error of usage.
+pub(crate) fn print(error: impl Display) {
     let (command, _) = command_of(&Arguments::command(), &words());
-    told::tell_usage(error, &command);
+    stderr::usage(error, &command);
 }
 
 /// The same of one that clap found.
-pub(crate) fn tell_clap(error: &clap::Error) {
+pub(crate) fn print_clap(error: &clap::Error) {
     let (program, words) = (Arguments::command(), words());
     let (command, _) = command_of(&program, &words);
-    told::tell_usage(in_words(error, &program, &words), &command);
+    stderr::usage(in_words(error, &program, &words), &command);
 }
 
 /// The command line, without the program.
