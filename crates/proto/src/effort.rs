@@ -10,7 +10,7 @@
 //! frame and its history. The cost of a rung is measured while it is used, and estimated from the one below before that.
 //!
 //! A lower rung saves zstd's time, not the matcher's. So hunger counts by zstd's share of the work, which follows from
-//! plain bytes and written ones. A higher rung costs no more than that share does.
+//! plain bytes and written ones.
 //!
 //! A lane whose rate still grows, as that of each new connection does, says nothing of what the link can carry: its time
 //! is no rest, and does not climb.
@@ -46,7 +46,7 @@ pub(crate) const LADDER: [Effort; 7] = [
 /// Where `auto` begins, if nothing is known of the peer.
 const FIRST_RUNG: usize = 3;
 
-/// What a rung costs over the one below, at most, before it was tried.
+/// What a rung costs over the one below, before it was tried.
 const COST_RATIOS: [f64; LADDER.len() - 1] = [1.15, 1.1, 1.5, 1.9, 1.4, 2.1];
 
 /// What zstd costs for a byte that it writes, over what the matcher costs for a plain byte. Both from kernel tars and text,
@@ -176,9 +176,8 @@ pub(crate) struct EffortControl {
     counted_until: Moment,
     hunger: Duration,
     rest: Duration,
-    /// Plain bytes since `rest` began, and those that were written for them.
+    /// Plain bytes since `rest` began.
     rest_bytes: u64,
-    rest_written_bytes: u64,
     /// Costs of rungs that were tried.
     costs: [Option<Cost>; LADDER.len()],
 }
@@ -232,7 +231,6 @@ impl EffortControl {
             hunger: Duration::ZERO,
             rest: Duration::ZERO,
             rest_bytes: 0,
-            rest_written_bytes: 0,
             costs: [None; LADDER.len()],
         }
     }
@@ -275,7 +273,6 @@ impl EffortControl {
                 unknown => *unknown = Some(Cost { per_byte, bytes }),
             }
             self.rest_bytes += plain_bytes as u64;
-            self.rest_written_bytes += written.bytes as u64;
         }
         let took = written.working + written.waiting;
         let counted = self.count(now, took);
@@ -290,7 +287,7 @@ impl EffortControl {
                 };
                 let starved = worked.saturating_sub(link_time).min(hunger_max);
                 let ahead = link_time.saturating_sub(worked).min(worked);
-                let zstd = share_of_zstd(self.rung, plain_bytes as f64, written.bytes as f64);
+                let zstd = self.share_of_zstd(plain_bytes, written.bytes);
                 let share = match Bug::MatcherIsHunger.is_planted() {
                     true => 1.0,
                     false => (zstd / ZSTD_SHARE).min(1.0),
@@ -306,9 +303,15 @@ impl EffortControl {
         }
         self.rested(waiting);
         if written.is_starting && !Bug::RestWhileStarting.is_planted() {
-            self.rest_begins();
+            (self.rest, self.rest_bytes) = (Duration::ZERO, 0);
         }
         self.judge(round_trip)
+    }
+
+    /// How much of the work on so many plain bytes was zstd's, which wrote so many, about.
+    fn share_of_zstd(&self, plain_bytes: usize, bytes: usize) -> f64 {
+        let zstd = ZSTD_COSTS[self.rung] * bytes as f64;
+        zstd / (zstd + plain_bytes as f64).max(1.0)
     }
 
     /// There was something to send in the last `time`, and nothing could be written: the receiver is slow.
@@ -343,11 +346,6 @@ impl EffortControl {
         self.hunger = self.hunger.saturating_sub(time);
     }
 
-    fn rest_begins(&mut self) {
-        self.rest = Duration::ZERO;
-        (self.rest_bytes, self.rest_written_bytes) = (0, 0);
-    }
-
     fn judge(&mut self, round_trip: Duration) -> Option<Effort> {
         if self.mode != EffortMode::Auto {
             return None;
@@ -369,7 +367,7 @@ impl EffortControl {
         if self.reason == EffortReason::ProcessorIsBusy {
             self.hunger = Duration::ZERO;
         }
-        self.rest_begins();
+        (self.rest, self.rest_bytes) = (Duration::ZERO, 0);
         (core::mem::replace(&mut self.rung, rung) != rung).then(|| self.effort())
     }
 
@@ -379,9 +377,7 @@ impl EffortControl {
         let mut cost = self.costs[self.rung].map_or(0.0, |cost| cost.per_byte);
         let mut rung = self.rung;
         while rung + 1 < LADDER.len() {
-            let zstd = share_of_zstd(rung, self.rest_bytes as f64, self.rest_written_bytes as f64);
-            let by_share = 1.0 + zstd * (ZSTD_COSTS[rung + 1] / ZSTD_COSTS[rung] - 1.0);
-            let expected = cost * COST_RATIOS[rung].min(by_share);
+            let expected = cost * COST_RATIOS[rung];
             let believed = |known: Cost| match Bug::FirstCostStays.is_planted() {
                 true => known.per_byte,
                 false => known
@@ -396,12 +392,6 @@ impl EffortControl {
         }
         rung
     }
-}
-
-/// How much of a rung's work on so many plain bytes is zstd's, which writes so many, about.
-fn share_of_zstd(rung: usize, plain_bytes: f64, bytes: f64) -> f64 {
-    let zstd = ZSTD_COSTS[rung] * bytes;
-    zstd / (zstd + plain_bytes).max(1.0)
 }
 
 impl Cost {

@@ -157,26 +157,6 @@ fn repeated_data_sheds_nothing_since_zstd_has_little_of_it() {
 }
 
 #[test]
-fn repeated_data_climbs_further_since_zstd_has_little_of_it() {
-    for (bytes, effort) in [(PIECE / 250, TOP), (PIECE / 4, LADDER[FIRST_RUNG + 1])] {
-        let mut control = auto();
-        let written = Written {
-            encoding: ms(1),
-            working: ms(1),
-            waiting: ms(2),
-            unsent: Unsent::Plenty,
-            bytes,
-            ..Written::default()
-        };
-        for _ in 0..60 {
-            let now = control.counted_until + ms(3);
-            control.wrote(now, written, PIECE, ms(0));
-        }
-        assert_eq!(control.effort(), effort, "{bytes} bytes");
-    }
-}
-
-#[test]
 fn a_rate_that_still_grows_climbs_nothing() {
     for (is_starting, effort) in [(true, LADDER[FIRST_RUNG]), (false, TOP)] {
         let mut control = auto();
