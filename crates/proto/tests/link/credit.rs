@@ -12,7 +12,7 @@ use refrain_proto::{
     limits::{CREDIT_FLOOR_BYTES, WINDOW_BYTES_MAX},
 };
 
-use crate::pair::{Pair, noise};
+use crate::pair::{Pair, noise, of_version_1};
 
 const LANE: LaneId = LaneId(0);
 const ROUND_TRIP: Duration = Duration::from_millis(50);
@@ -411,32 +411,6 @@ fn refused(violation: Violation) -> Fault {
     Fault::Lane(LaneFault::Protocol(violation))
 }
 
-/// Brings up a lane of a pair, whose hellos are altered on their way.
-pub(crate) fn greet(pair: &mut Pair, near: impl Fn(&mut Vec<u8>), far: impl Fn(&mut Vec<u8>)) {
-    let lane = pair.near.dial_lane(pair.now).expect("a number is left");
-    let mut bytes = Vec::new();
-    pair.near.poll_transmit(pair.now, lane, &mut bytes);
-    near(&mut bytes);
-    let (hello, _) = Hello::read(&bytes).expect("a hello").expect("whole");
-    assert_eq!(pair.far.accept_lane(pair.now, &hello), Ok(lane));
-    bytes.clear();
-    pair.far.poll_transmit(pair.now, lane, &mut bytes);
-    far(&mut bytes);
-    pair.near
-        .receive(pair.now, lane, &bytes)
-        .expect("the answer");
-    pair.carried.insert(lane, Default::default());
-    pair.settle();
-}
-
-/// What version 2 says behind version 1 is left out: capabilities, and a window of 128 MiB.
-pub(crate) fn of_version_1(hello: &mut Vec<u8>) {
-    const CAPABILITIES_BYTES: usize = 1 + 4;
-    hello.truncate(hello.len() - CAPABILITIES_BYTES);
-    hello[9] = 1;
-    hello[11] -= CAPABILITIES_BYTES as u8;
-}
-
 /// Plain bytes that leave the near end before any is acknowledged, with a far end that keeps `has_long_span`.
 fn unacknowledged_bytes(has_long_span: bool) -> u64 {
     let config = LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"));
@@ -448,7 +422,7 @@ fn unacknowledged_bytes(has_long_span: bool) -> u64 {
         bytes.clear();
         hello.write(bytes);
     };
-    greet(&mut pair, |_| (), answers);
+    pair.greet(|_| (), answers);
     let flow = pair.open("a:1");
     let data = noise(900_000, 1);
     let (mut written, mut bytes) = (0, Vec::new());
@@ -479,7 +453,7 @@ fn the_span_of_a_log_is_long_where_both_ends_keep_it() {
 fn ends_of_version_1_get_a_floor_for_each_flow() {
     let config = LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"));
     let mut pair = Pair::between(0, config.clone(), config);
-    greet(&mut pair, of_version_1, of_version_1);
+    pair.greet(of_version_1, of_version_1);
     let (slow, quick) = (pair.open("a:1"), pair.open("a:1"));
     let mut sent = 0;
     loop {
@@ -548,7 +522,7 @@ fn blocks_beyond_the_window_are_refused() {
         bytes.clear();
         hello.write(bytes);
     };
-    greet(&mut pair, |_| (), widened);
+    pair.greet(|_| (), widened);
     let flow = pair.open("a:1");
     let fault = loop {
         pair.near.write(flow, PIECE);

@@ -82,6 +82,24 @@ impl Pair {
         lane
     }
 
+    /// Brings up a lane whose hellos are altered on their way.
+    pub(crate) fn greet(&mut self, near: impl Fn(&mut Vec<u8>), far: impl Fn(&mut Vec<u8>)) {
+        let lane = self.near.dial_lane(self.now).expect("a number is left");
+        let mut bytes = Vec::new();
+        self.near.poll_transmit(self.now, lane, &mut bytes);
+        near(&mut bytes);
+        let (hello, _) = Hello::read(&bytes).expect("a hello").expect("whole");
+        assert_eq!(self.far.accept_lane(self.now, &hello), Ok(lane));
+        bytes.clear();
+        self.far.poll_transmit(self.now, lane, &mut bytes);
+        far(&mut bytes);
+        self.near
+            .receive(self.now, lane, &bytes)
+            .expect("the answer");
+        self.carried.insert(lane, Default::default());
+        self.settle();
+    }
+
     /// Carries everything that either end has to say, until both are silent and nothing is
     /// due soon.
     pub(crate) fn settle(&mut self) {
@@ -246,4 +264,12 @@ pub(crate) fn take_all(link: &mut Link, flow: FlowId, buffer: &mut Vec<u8>) {
         }
         buffer.append(&mut piece);
     }
+}
+
+/// What version 2 says behind version 1 is left out: capabilities, and a window of 128 MiB.
+pub(crate) fn of_version_1(hello: &mut Vec<u8>) {
+    const CAPABILITIES_BYTES: usize = 1 + 4;
+    hello.truncate(hello.len() - CAPABILITIES_BYTES);
+    hello[9] = 1;
+    hello[11] -= CAPABILITIES_BYTES as u8;
 }

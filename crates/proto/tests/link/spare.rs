@@ -2,10 +2,7 @@
 
 use refrain_proto::{Event, Fault, LaneFault, LaneId, Violation, frame::Frame};
 
-use crate::{
-    credit::{greet, of_version_1},
-    pair::Pair,
-};
+use crate::pair::{Pair, of_version_1};
 
 fn spare() -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -114,7 +111,7 @@ fn the_far_end_leaves_no_lane_by_itself() {
 fn a_peer_of_version_1_is_sent_no_word_of_spare_lanes() {
     let mut pair = Pair::new(0);
     for _ in 0..2 {
-        greet(&mut pair, of_version_1, of_version_1);
+        pair.greet(of_version_1, of_version_1);
     }
     assert_eq!(pair.near.lanes_up(), 2);
     assert_eq!(pair.near.leave_spare_lane(1), None);
