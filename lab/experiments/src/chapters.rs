@@ -241,9 +241,10 @@ impl<S: FiguresFolder> Chapter<S> {
         let text = (self.write)(figures)
             .with_context(|| format!("{}: unknown form of figures (measure again)", self.name))?;
         Ok(format!(
-            "\n## {}\n\nMeasured at {version} on {machine}; load when it began: {load:.1}; \
+            "\n## {}\n\nMeasured at {} on {machine}; load when it began: {load:.1}; \
              took {took_s:.0} s.\n\n{text}",
-            self.title
+            self.title,
+            machine::version_in_words(version)
         ))
     }
 }

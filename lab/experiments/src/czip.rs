@@ -26,7 +26,7 @@ use by_name::ByName;
 use cdn::Cdn;
 use data::Data;
 use forgetting::Forgetting;
-pub(crate) use measured::{SUBCOMMAND as MEASURED, median, run as run_measured};
+pub(crate) use measured::{SUBCOMMAND as MEASURED, run as run_measured};
 use options::Options;
 use serving::Servings;
 use sizes::Sizes;

@@ -12,7 +12,7 @@ use refrain_codec::{
     simd::Backend,
 };
 
-use crate::{corpus, machine, markers};
+use crate::{corpus, machine, markers, median::median};
 use engine::{Sending, encode_ns};
 
 const PERIODS: [usize; 5] = [32, 64, 128, 256, 512];
@@ -234,15 +234,6 @@ impl Columns {
         columns
             .map(|column| fold(self.0.iter().map(|row| row[column]).collect()))
             .collect()
-    }
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    match figures.len() % 2 {
-        0 => f64::midpoint(figures[middle - 1], figures[middle]),
-        _ => figures[middle],
     }
 }
 

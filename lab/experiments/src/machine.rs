@@ -27,6 +27,9 @@ pub(crate) fn processor() -> String {
     format!("{model}, {cores} cores (virtual)")
 }
 
+/// What follows the commit in a version if tracked files other than pages have changed since.
+const CHANGED: &str = "-dirty";
+
 /// The commit that is checked out, and whether anything but pages is not as it says.
 pub(crate) fn version() -> String {
     let git = |arguments: &[&str]| {
@@ -46,7 +49,23 @@ pub(crate) fn version() -> String {
     ];
     let changed = git(&status).is_some_and(|changed| !changed.is_empty());
     let commit = commit.unwrap_or_else(|| "unknown".to_owned());
-    format!("{commit}{}", if changed { "-dirty" } else { "" })
+    format!("{commit}{}", if changed { CHANGED } else { "" })
+}
+
+/// The commit of a version, and whether files have changed since.
+pub(crate) fn commit_of(version: &str) -> (&str, bool) {
+    match version.strip_suffix(CHANGED) {
+        Some(commit) => (commit, true),
+        None => (version, false),
+    }
+}
+
+/// A version as pages name it.
+pub(crate) fn version_in_words(version: &str) -> String {
+    match commit_of(version) {
+        (commit, true) => format!("{commit} (with uncommitted changes)"),
+        (commit, false) => commit.to_owned(),
+    }
 }
 
 /// Programs that run on it now: the load over a minute.
@@ -61,4 +80,17 @@ pub(crate) fn date() -> anyhow::Result<String> {
     let output = Command::new("date").args(["-u", "+%F"]).output();
     let output = output.context("cannot run date")?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_uncommitted_changes_in_words() {
+        assert_eq!(commit_of("1234567-dirty"), ("1234567", true));
+        assert_eq!(version_in_words("1234567"), "1234567");
+        let words = version_in_words("1234567-dirty");
+        assert_eq!(words, "1234567 (with uncommitted changes)");
+    }
 }

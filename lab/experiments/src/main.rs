@@ -15,6 +15,7 @@ mod links;
 mod lossy;
 mod machine;
 mod markers;
+mod median;
 mod over_link;
 mod pair;
 mod peers;

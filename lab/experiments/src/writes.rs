@@ -16,6 +16,7 @@ use refrain_gateway::status::Peer;
 use crate::{
     corpus::{self, Corpus},
     machine,
+    median::{median, medians_of},
     processes::{Gateways, Setup},
     targets::{self, Measured, Target, all_of, at_least},
 };
@@ -116,11 +117,12 @@ pub(crate) fn run(refrain: &Path, data: &Path, runs: usize) -> anyhow::Result<St
          A client sends each file on its own connection, in writes of one size without Nagle's algorithm, through a\n\
          near and a far gateway to a sink that compares every byte. Client, gateways and sink share the machine,\n\
          with default options. All transfers go over sockets on loopback. *Cold*: the gateways have just started.\n\
-         *Again*: the same files once more. MB/s = 10^6 application bytes per second, medians of {runs} interleaved\n\
-         runs. *Ratio*: application bytes divided by bytes between the gateways in both directions, with TLS.\n\
-         *Relay*: one plain TCP relay with the same writes. *Haproxies*: two in a row, {}.\n\
+         *Again*: the same files once more. MB/s = 10^6 application bytes per second. Figures are {}; the\n\
+         ways took turns. *Ratio*: application bytes divided by bytes between the gateways in both directions, with\n\
+         TLS. *Relay*: one plain TCP relay with the same writes. *Haproxies*: two in a row, {}.\n\
          `lab/data get silesia linux` gets the data sets.\n",
         machine::describe(),
+        medians_of(runs),
         haproxy.as_ref().map_or(
             "skipped: haproxy is not installed".to_owned(),
             |haproxy| format!("{}, default options", haproxy.version)
@@ -328,9 +330,4 @@ fn targets(corpus: &Corpus, cells: &[Cell], wanproxy: &Wanproxy) -> Vec<Target> 
             all(&ratios),
         ),
     ]
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }

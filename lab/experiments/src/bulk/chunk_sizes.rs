@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Plot, Setup, sets::Sets};
-use crate::czip::median;
+use crate::median::median;
 
 /// Averages, in KiB.
 const SIZES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::PathBuf};
 
 use super::{Setup, program::Report, sets::Sets};
-use crate::czip::median;
+use crate::median::median;
 
 /// What is run, and what it is called.
 const WAYS: [(&str, &[&str]); 2] = [

@@ -9,7 +9,7 @@ use super::{
     program::{Report, Stage},
     sets::Sets,
 };
-use crate::czip::median;
+use crate::median::median;
 
 /// As the program calls them, slowest first.
 const METHODS: [&str; 4] = ["naive", "cuda", "pipeline", "harens"];
@@ -171,6 +171,7 @@ impl Methods {
             "\n## The four methods\n\n\
              GB/s, as in the paper's Figure 7. *Redundancy*: the share of redundant bytes of media in percent, mean\n\
              and standard deviation, as in the paper's Table II. Chunks of 2 KiB by MODP, BLAKE3, a cache of 8 GiB.\n\
+             All methods are refrain's own. *naive* is the simplest: one thread that works byte by byte.\n\
              A check ensures that all methods find the same chunks and the same redundancy in each set.\n\n\
              ![Throughput of the methods]({plots}/bulk-methods.svg)\n\n\
              | method |"

@@ -3,6 +3,7 @@
 use super::{Setup, methods::Methods, sets::Sets};
 use crate::{
     machine,
+    median::medians_of,
     targets::{Target, at_least},
 };
 
@@ -27,13 +28,13 @@ pub(super) fn page(setup: &Setup, sets: &Sets, methods: &Methods, chapters: &[St
          Written by `cargo run --release -p refrain-experiments -- bulk --write docs/results-bulk.md`. Files or\n\
          directories after this command replace the data below.\n\
          {}, {simd}; {gpus}. GB = 10^9 bytes.\n\n\
-         Whole processes read all data from the page cache, in turns. Speeds are medians of {} runs, as the program\n\
+         Whole processes read all data from the page cache, in turns. Speeds are {}, as the program\n\
          reports them: from the first file to the last chunk. No network takes part.\n\n\
          {}\n\
          [Performance](performance.md) has the speed of single algorithms, such as BLAKE3, SHA-1, MD5 and Rabin\n\
          fingerprints as in the paper's Figure 1.\n",
         machine::describe(),
-        setup.runs,
+        medians_of(setup.runs),
         sets.words,
     );
     for chapter in chapters {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Plot, Setup, sets::Sets};
-use crate::czip::median;
+use crate::median::median;
 
 const HASHERS: [usize; 5] = [1, 2, 4, 8, 16];
 const MATCHERS: [usize; 6] = [1, 2, 4, 16, 64, 200];

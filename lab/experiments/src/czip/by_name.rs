@@ -5,14 +5,11 @@ use std::{fmt::Write, path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Setup,
-    data::DataSet,
-    measured::{measure, median},
-    origin::Origin,
-    ways::bash,
+use super::{Setup, data::DataSet, measured::measure, origin::Origin, ways::bash};
+use crate::{
+    chapters::Figures,
+    median::{median, medians_of},
 };
-use crate::chapters::Figures;
 
 /// One way, in milliseconds.
 const DELAYS_MS: [u64; 2] = [0, 50];
@@ -79,10 +76,10 @@ impl Figures<Setup<'_>> for ByName {
             "A client gets Django 4.2.11 (`--profile shared`) from `refrain czip serve` over a link without a rate\n\
              limit (`refrain-relay`). It has 4.2.10 (`--seed`), or nothing. It fetches by ranges over 4\n\
              connections, or by names with the server as `--edge`. Bytes count both directions, with HTTP headers.\n\
-             Medians of {} runs; the ways took turns.\n\n\
+             Figures are {}; the ways took turns.\n\n\
              | delay, one way | the client has | by | MB | MB from the client | requests | s | CPU, s |\n\
              |--:|---|---|--:|--:|--:|--:|--:|\n",
-            self.runs
+            medians_of(self.runs)
         )?;
         for row in &self.rows {
             let of = |figure: fn(&Run) -> f64| median(row.runs.iter().map(figure));
@@ -94,7 +91,7 @@ impl Figures<Setup<'_>> for ByName {
                 row.way,
                 of(|run| run.bytes as f64) / 1e6,
                 of(|run| run.sent_by_client as f64) / 1e6,
-                of(|run| run.requests as f64),
+                of(|run| run.requests as f64).round(),
                 of(|run| run.wall_s),
                 of(|run| run.cpu_s),
             )?;

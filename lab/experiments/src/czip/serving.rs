@@ -28,9 +28,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Setup,
     data::{DataSet, bytes_of},
-    measured::median,
 };
-use crate::{chapters::Figures, targets::Target};
+use crate::{chapters::Figures, median::median, targets::Target};
 use control_group::{ControlGroup, Limits, UNLIMITED};
 use load::{Begin, Load, Wanted};
 use servers::Server;
@@ -157,7 +156,7 @@ pub(super) struct Run {
     pub rate: f64,
     /// In the second half of the time.
     pub later_rate: f64,
-    /// Of the client in the middle, and of the slowest one.
+    /// The median of the clients' rates, and the rate of the slowest one.
     pub client_rates: [f64; 2],
     /// Of the server, for 10^9 bytes sent.
     pub cpu_s_per_gb: f64,
@@ -435,16 +434,16 @@ impl Site {
         serving.end()?;
         let bytes: u64 = received.bytes.iter().sum();
         let seconds = received.seconds;
-        let mut clients: Vec<f64> = received
+        let clients: Vec<f64> = received
             .bytes
             .iter()
             .map(|&bytes| bytes as f64 / seconds)
             .collect();
-        clients.sort_by(f64::total_cmp);
+        let slowest = clients.iter().copied().fold(f64::INFINITY, f64::min);
         Ok(Run {
             rate: bytes as f64 / seconds,
             later_rate: received.later_bytes as f64 / (seconds / 2.0),
-            client_rates: [clients[clients.len() / 2], clients[0]],
+            client_rates: [median(clients), slowest],
             cpu_s_per_gb: (after.cpu_s - before.cpu_s) / (bytes as f64 / 1e9),
             disk_bytes: after.disk_bytes - before.disk_bytes,
             peak_bytes,

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     chapters::{Figures, Plot},
+    median::medians_of,
     targets::{Target, at_most},
 };
 
@@ -184,9 +185,9 @@ impl Figures<Setup<'_>> for Sizes {
             page,
             "With default options; the next chapter has the effect of each option. Every archive of refrain was\n\
              read back and compared. *Ranges*: whether a few bytes from the middle can be read without most of the\n\
-             data before them. *Table*: the archive without its frames. Times are medians of {} runs; in brackets:\n\
+             data before them. *Table*: the archive without its frames. Times are {}; in brackets:\n\
              of one run.\n",
-            self.runs
+            medians_of(self.runs)
         )?;
         for row in &self.sets {
             let Some(stored) = &row.stored else {

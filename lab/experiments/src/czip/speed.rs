@@ -14,11 +14,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     Setup,
     data::{DataSet, bytes_of},
-    measured::{Cost, Feed, measure, median, medians},
+    measured::{Cost, Feed, measure, medians},
     sizes::Report,
 };
 use crate::{
     chapters::Figures,
+    median::{median, medians_of},
     targets::{Target, at_least, at_most},
 };
 
@@ -136,14 +137,14 @@ impl Figures<Setup<'_>> for Speeds {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         write!(
             page,
-            "Medians of {} runs. *Series*: the Django tars. *Big archive*: repeated copies of the DVD, from a pipe\n\
+            "Figures are {}. *Series*: the Django tars. *Big archive*: repeated copies of the DVD, from a pipe\n\
              that another program fills. Each copy has all bytes changed in another way, so nothing repeats and\n\
              nothing can be compressed. *New chunks*: noise from such a pipe, uncompressed, with {INDEX_BUDGET} for\n\
              names. Chunks of 4 KiB go to a file. Chunks of 1 KiB go to `/dev/null`, as many as 1 TB has of\n\
              32 KiB.\n\n\
              | | MB/s | wall, s | CPU, s | peak, MB |\n\
              |---|--:|--:|--:|--:|\n",
-            self.runs
+            medians_of(self.runs)
         )?;
         let mut row = |what: &str, bytes: u64, costs: &[Cost]| {
             let cost = medians(costs);

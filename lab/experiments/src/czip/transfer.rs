@@ -18,11 +18,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     Setup,
     data::{DataSet, bytes_of},
-    measured::{Cost, measure, median, medians},
+    measured::{Cost, measure, medians},
     ways::{are_installed, bash},
 };
 use crate::{
     chapters::Figures,
+    median::{median, medians_of},
     targets::{Target, at_most},
 };
 use server::{RsyncDaemon, Web};
@@ -95,10 +96,11 @@ impl MovedRow {
             return None;
         };
         let of = |figure: fn(&MovedRun) -> f64| median(runs.iter().map(figure));
+        let count = |figure: fn(&MovedRun) -> f64| of(figure).round() as u64;
         let has_requests = runs.iter().all(|run| run.traffic.requests.is_some());
-        let requests = of(|run| run.traffic.requests.unwrap_or_default() as f64) as u64;
+        let requests = count(|run| run.traffic.requests.unwrap_or_default() as f64);
         Some((
-            of(|run| run.traffic.bytes() as f64) as u64,
+            count(|run| run.traffic.bytes() as f64),
             has_requests.then_some(requests),
             of(|run| run.cost.wall_s),
         ))
@@ -185,9 +187,9 @@ impl Figures<Setup<'_>> for Transfers {
             page,
             "Clients fetch over HTTP on loopback from nginx, which counts bytes with HTTP headers; `rsync` fetches\n\
              from its own daemon. Loopback has no delay and no limit of bandwidth. Requests and bytes show the cost\n\
-             on a real link, and seconds show the client's computing. Medians of {} runs. Each client ends with the\n\
-             new version, which is compared.\n",
-            self.runs
+             on a real link, and seconds show the client's computing. Figures are {}. Each client ends with\n\
+             the new version, which is compared.\n",
+            medians_of(self.runs)
         )?;
         for step in &self.steps {
             match &step.moved {

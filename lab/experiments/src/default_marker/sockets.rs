@@ -5,9 +5,9 @@ use std::{fmt::Write, path::Path, sync::Arc, time::Duration};
 use anyhow::ensure;
 use refrain_relay::addresses::free_address;
 
-use super::median;
 use crate::{
     corpus::Corpus,
+    median::median,
     pair,
     processes::{Gateways, Setup, clocked},
     slow_link::SlowLink,

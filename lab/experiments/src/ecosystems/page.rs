@@ -6,7 +6,7 @@ use super::{
     ECOSYSTEMS, Kept, Outcome,
     row::{Bytes, Row},
 };
-use crate::{chapters::Plot, czip::median};
+use crate::{chapters::Plot, machine::commit_of, median::median};
 
 /// The file of the plot.
 const PLOT: &str = "ecosystems-saved.svg";
@@ -160,7 +160,7 @@ fn method(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
                 page,
                 "| {} | {} | {} | {} | {:.1} | {:.0} | {} |",
                 kept.name,
-                kept.version,
+                commit_of(&kept.version).0,
                 kept.effort,
                 kept.machine,
                 kept.load,
@@ -170,7 +170,19 @@ fn method(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
             None => writeln!(page, "| {} | not measured | | | | | |", ecosystem.name)?,
         }
     }
-    *page += "\n| | content checked by | flows reset |\n|---|---|--:|\n";
+    let changed = all.iter().filter(|kept| commit_of(&kept.version).1);
+    let changed: Vec<&str> = changed.map(|kept| kept.name.as_str()).collect();
+    if !changed.is_empty() {
+        writeln!(
+            page,
+            "\nThe working tree had uncommitted changes outside of `docs` when these were measured: {}.",
+            changed.join(", ")
+        )?;
+    }
+    *page += "\n*Flows reset*: connections through the pair, of all three steps, that ended with a reset instead of a\n\
+              normal end. TCP also resets a connection that a program closes with unread data. The near end counts\n\
+              resets without their reasons, so these are unknown. The content passed its check in each row.\n\n\
+              | | content checked by | flows reset |\n|---|---|--:|\n";
     for kept in all {
         if let Outcome::Measured(rows) = &kept.outcome {
             for row in rows {

@@ -5,7 +5,11 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::{Setup, http, link};
-use crate::{chapters::Figures, czip::median, over_link::OverLink};
+use crate::{
+    chapters::Figures,
+    median::{median, medians_of},
+    over_link::OverLink,
+};
 
 const MBIT: u32 = 100;
 const DELAYS_MS: [u64; 4] = [0, 5, 20, 80];
@@ -56,11 +60,12 @@ impl Figures<Setup<'_>> for FirstBytes {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "Time from the call of `connect` to the first byte of a small response, medians of {} runs. Link:\n\
-             {MBIT} Mbit/s. A direct connection needs a handshake first. A flow of a pair does not.\n\n\
+            "Figures are times from the call of `connect` to the first byte of a small response. They are\n\
+             {}. Link: {MBIT} Mbit/s. A direct connection needs a handshake first. A flow of a pair\n\
+             does not.\n\n\
              | delay | direct | pair |\n\
              |--:|--:|--:|",
-            self.runs
+            medians_of(self.runs)
         )?;
         for cell in &self.cells {
             let Cell {

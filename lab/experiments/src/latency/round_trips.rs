@@ -10,7 +10,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Setup, http, link};
-use crate::{chapters::Figures, czip::median, over_link::OverLink, seeded::Seeded};
+use crate::{
+    chapters::Figures,
+    median::{median, medians_of},
+    over_link::OverLink,
+    seeded::Seeded,
+};
 
 const MBIT: u32 = 100;
 const DELAY_MS: u64 = 50;
@@ -123,12 +128,15 @@ impl Figures<Setup<'_>> for RoundTrips {
             "Figures are times from the call of `connect`, divided by the round trip of {:.1} ms, which gives\n\
              numbers of round trips. For a cold pair, the first transfer counts from the start of the near end's\n\
              process. Link: {MBIT} Mbit/s. Responses are {} and {} bytes of noise, each with other content, so\n\
-             nothing is saved. Transfers follow each other, each on its own connection. Medians of {} runs, each\n\
-             with a new pair. *Remain*: the round trips before the first byte that cannot be saved. The near end\n\
+             nothing is saved. Transfers follow each other, each on its own connection. Figures are {}. Each\n\
+             run has a new pair. *Remain*: the round trips before the first byte that cannot be saved. The near end\n\
              answers `connect`. TLS 1.3 needs one round trip. Its early data is not used, because it could be\n\
              replayed. On a path that has not carried as much before, the larger response also waits for slow\n\
              start. Its first byte waits too, because a block counts only when it is complete.\n",
-            self.round_trip_ms, SIZES[0], SIZES[1], self.runs
+            self.round_trip_ms,
+            SIZES[0],
+            SIZES[1],
+            medians_of(self.runs)
         )?;
         for (title, figures) in [
             (

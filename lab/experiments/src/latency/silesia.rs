@@ -15,7 +15,7 @@ use super::{Setup, link};
 use crate::{
     chapters::{Figures, Plot},
     corpus::silesia,
-    czip::median,
+    median::{median, medians_of},
     over_link::OverLink,
     targets::{Target, at_least},
 };
@@ -127,11 +127,11 @@ impl Figures<Setup<'_>> for Silesia {
              writes of one size without Nagle's algorithm. Each file goes first over a direct connection (CUBIC),\n\
              then twice over each pair. Times are from the call of `connect` to the last byte. *Saved*: the share\n\
              of the direct connection's time. *Ratio*: application bytes divided by bytes on the wire in both\n\
-             directions, with all headers. Both are means over the files, of medians of {} runs, each with new\n\
-             pairs.\n",
+             directions, with all headers. Both are means over the files. Each file's times and bytes are\n\
+             {}. Each run has new pairs.\n",
             self.files,
             self.bytes as f64 / 1e6,
-            self.runs
+            medians_of(self.runs)
         )?;
         for (name, options) in PAIRS {
             let options = match options {

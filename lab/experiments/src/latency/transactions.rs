@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Setup, http, link, objects::Objects};
 use crate::{
     chapters::{Figures, Plot},
-    czip::median,
+    median::{median, medians_of},
     over_link::OverLink,
     targets::{Target, at_least},
 };
@@ -108,8 +108,8 @@ impl Figures<Setup<'_>> for Transactions {
              before. No object is sent twice over one pair. Caches are 10 MiB, the paper's largest. Each pair has\n\
              carried {} MiB before. *Matching only*: `--mode sender --second-stage off`. *Default*: no option\n\
              except the cache. *Saved*: application bytes that did not cross between the gateways, where TLS\n\
-             counts. *Gain*: the saved share of the transaction's time; below 0, the pair is slower. Medians of {}\n\
-             runs; the ways took turns.\n\n\
+             counts. *Gain*: the saved share of the transaction's time; below 0, the pair is slower. Times are\n\
+             {}; the ways took turns.\n\n\
              The mean gain of transactions of more than one round trip is {:.0} % over CUBIC and {:.0} % over BBR for\n\
              matching only, {:.0} % and {:.0} % by default.\n\n\
              ![Gain by round trips](plots/latency-transactions.svg)\n\n\
@@ -119,7 +119,7 @@ impl Figures<Setup<'_>> for Transactions {
              | EndRE (Aggarwal et al., NSDI 2010), Table 5 | HTTP of an enterprise, replayed over an emulated link: \
              transactions of more than one round trip | about 30 % | 20 to 35 % on average |",
             HISTORY_BYTES >> 20,
-            self.runs,
+            medians_of(self.runs),
             100.0 * self.mean_gain(0, 2),
             100.0 * self.mean_gain(1, 2),
             100.0 * self.mean_gain(0, 3),

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     chapters::{Figures, Plot},
     corpus,
-    czip::median,
+    median::median,
     over_link::OverLink,
     seeded::Seeded,
     targets::{Measured, Target},
@@ -40,6 +40,9 @@ const FIRST_FROM_MBIT: u32 = 10;
 
 /// The link limits if `max` is as fast as the fastest effort, but for this.
 const AS_FAST: f64 = 1.02;
+
+/// The content that no effort can compress.
+const NOISE: &str = "noise";
 
 const RELEASES: usize = 12;
 const REVISIONS: usize = 400;
@@ -251,8 +254,8 @@ fn kinds(setup: &Setup) -> anyhow::Result<[Kind; 4]> {
     Ok([
         kind("tars", tars, 0.093, 1.3e-9),
         kind("text", text, 0.177, 2.5e-9),
-        kind("pages", pages, 0.021, 0.5e-9),
-        kind("noise", noise, 1.0, 0.5e-9),
+        kind("pages", pages, 0.0019, 0.5e-9),
+        kind(NOISE, noise, 1.0, 0.5e-9),
     ])
 }
 
@@ -260,7 +263,7 @@ fn case(setup: &Setup, kind: &Kind, path: Path, is_fast: bool) -> Case {
     let most = (SECONDS * 125e3 * f64::from(path.mbit) / kind.ratio).min(SECONDS / kind.cost);
     let bytes = (most as usize).min(kind.bytes.len()).min(BYTES_MAX);
     let content = Arc::new(Content::of(vec![kind.bytes[..bytes].to_vec()]));
-    let fixed = match is_fast && kind.name != "noise" {
+    let fixed = match is_fast && kind.name != NOISE {
         true => &FIXED[..],
         false => &[],
     };
@@ -420,7 +423,7 @@ impl Ratio {
             is_link_limited,
             best_s: best.median_s(which),
             balance: best.median(which, |transfer| transfer.far_cpu_s)
-                / case.path.seconds_for(best_bytes as u64),
+                / case.path.seconds_for(best_bytes.round() as u64),
             bytes: auto.median_bytes(which) / best_bytes,
             seconds: auto.median_s(which) / best.median_s(which),
         })
@@ -463,7 +466,9 @@ fn row(page: &mut String, case: &Case) -> anyhow::Result<()> {
         writeln!(page, "not measured: {trouble} |")?;
         return Ok(());
     };
-    let level = case.auto[0].median(1, |transfer| transfer.zstd_level.into());
+    let level = case.auto[0]
+        .median(1, |transfer| transfer.zstd_level.into())
+        .round();
     writeln!(
         page,
         "{} | {:.2} | {} | {:.3} | {:.3} | {:.3} | {:.3} | {level} |",
@@ -491,10 +496,16 @@ fn worse(page: &mut String, cases: &[Case]) -> anyhow::Result<()> {
     let bytes = median_of_link(&ratios, |ratio| ratio.bytes);
     let seconds = median_of_link(&ratios, |ratio| ratio.seconds);
     if let Some((bytes, seconds)) = bytes.zip(seconds) {
+        let limited = cases.iter().zip(&ratios);
+        let limited = limited.filter(|(_, ratios)| ratios.again.is_link_limited);
+        let noise = limited.clone().filter(|(case, _)| case.content == NOISE);
         writeln!(
             page,
             "\nWhere the link limits, `auto` has {bytes:.3} times the bytes of `max` in transfers *again*, and\n\
-             {seconds:.3} times its seconds (medians)."
+             {seconds:.3} times its seconds (medians). {} of these {} rows are noise, which no effort can\n\
+             compress.",
+            noise.count(),
+            limited.count()
         )?;
     }
     let worse = cases.iter().zip(&ratios);

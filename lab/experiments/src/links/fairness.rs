@@ -25,7 +25,7 @@ use super::{
 use crate::{
     chapters::Figures,
     corpus,
-    czip::median,
+    median::median,
     over_link::OverLink,
     seeded::Seeded,
     targets::{Target, at_least, at_most},

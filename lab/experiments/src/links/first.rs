@@ -21,7 +21,7 @@ use super::{
 use crate::{
     chapters::Figures,
     corpus,
-    czip::median,
+    median::median,
     over_link::OverLink,
     targets::{Target, at_most},
 };

@@ -13,8 +13,8 @@ use super::{
 use crate::{
     chapters::Figures,
     corpus,
-    czip::median,
     machine::cores,
+    median::median,
     over_link::OverLink,
     targets::{Target, all_of, at_most},
 };
@@ -313,7 +313,7 @@ impl<'a> Medians<'a> {
         }
         let of = |figure: fn(&Transfer) -> f64| median(runs.iter().map(|run| figure(&run.second)));
         let path = cell.path;
-        let link_bytes = of(|transfer| transfer.link_bytes as f64) as u64;
+        let link_bytes = of(|transfer| transfer.link_bytes as f64).round() as u64;
         let link_s = path.seconds_for(link_bytes);
         let copied_s = cell.bytes as f64 / BYTES_PER_S;
         Some(Self {

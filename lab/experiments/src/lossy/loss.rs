@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{DIRECT, PAIRS, Setup, flows};
 use crate::{
     chapters::Figures,
-    czip::median,
+    median::{median, medians_of},
     over_link::OverLink,
     seeded::{Kind, Seeded},
 };
@@ -83,11 +83,11 @@ impl Figures<Setup<'_>> for Losses {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "Seconds from the first connect to the last byte, medians of {} runs; the ways took turns. Flows have\n\
+            "Seconds from the first connect to the last byte. They are {}; the ways took turns. Flows have\n\
              {} MiB and run at the same time. Link: {MBIT} Mbit/s, {DELAY_MS} ms one way. *Fresh*: a pair that has\n\
              carried nothing. *In use*: the same pair afterwards, with other content. *Lanes*: the maximum at the\n\
              end of a run; a pair begins with 4.",
-            self.runs,
+            medians_of(self.runs),
             FLOW_BYTES >> 20
         )?;
         for (case, (_, name, flows)) in CASES.iter().enumerate() {

@@ -12,7 +12,12 @@ use refrain_relay::Rate;
 use serde::{Deserialize, Serialize};
 
 use super::{DIRECT, PAIRS, Setup, flows};
-use crate::{chapters::Figures, czip::median, over_link::OverLink, seeded::Seeded};
+use crate::{
+    chapters::Figures,
+    median::{median, medians_of},
+    over_link::OverLink,
+    seeded::Seeded,
+};
 use flows::{Expected, Times};
 
 const MBIT: u32 = 100;
@@ -81,14 +86,14 @@ impl Figures<Setup<'_>> for SlowStarts {
         writeln!(
             page,
             "Milliseconds from the request to the first and to the last byte of {} kB of noise, on an open\n\
-             connection; medians of {} runs; the ways took turns. Link: {MBIT} Mbit/s, {DELAY_MS} ms one way, no\n\
+             connection. They are {}; the ways took turns. Link: {MBIT} Mbit/s, {DELAY_MS} ms one way, no\n\
              loss. The response needs a round trip of {} ms and {} ms of the link. *New*: the first response of a\n\
              connection, or of a new pair. *At once*: the same connection has just carried {} MB. *After idle*: the\n\
              same after {} s of silence.\n\n\
              | | new: first byte | last | at once: first byte | last | after idle: first byte | last |\n\
              |---|--:|--:|--:|--:|--:|--:|",
             ANSWER_BYTES / 1000,
-            self.runs,
+            medians_of(self.runs),
             2 * DELAY_MS,
             8 * ANSWER_BYTES / 1000 / u64::from(MBIT),
             BEFORE_BYTES / 1_000_000,

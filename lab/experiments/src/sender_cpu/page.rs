@@ -5,7 +5,10 @@ use std::fmt::Write;
 use refrain_gateway::status::Predictions;
 
 use super::{DELAY_MS, MBIT, Report, STORE_SIZE, trial::Sent};
-use crate::targets::{Measured, Target, at_least, at_most};
+use crate::{
+    median::{median, medians_of},
+    targets::{Measured, Target, at_least, at_most},
+};
 
 /// The bounds: the ratio to `--mode off` where nothing repeats, and GB a CPU second where all does.
 const RATIO_MAX: f64 = 1.03;
@@ -27,7 +30,7 @@ fn introduction(report: &Report) -> String {
          Real programs run: a client, a near gateway with a store, a far gateway and an origin. The far gateway is\n\
          the sender. Its process' CPU clock, user and system, is read before and after a transfer, which is\n\
          compared byte by byte. Gateways are started again for each transfer. The store stays; it is full, with at\n\
-         most {STORE_SIZE}. Figures are medians of {} runs of each way; the ways took turns. GB = 10^9 application\n\
+         most {STORE_SIZE}. Figures of each way are {}; the ways took turns. GB = 10^9 application\n\
          bytes. All transfers go over sockets. The noise comes from fixed seeds: no data set is needed.\n\n\
          - *Nothing repeats*: {} MB of noise, new each time, on loopback. In mode `receiver` the near end offers\n  \
          the beginning of an earlier response of the same origin, which is wrong.\n\
@@ -37,7 +40,7 @@ fn introduction(report: &Report) -> String {
          - *Bare TLS*: one thread that copies the origin's socket into TLS, with the gateways' library and \
          cipher.\n",
         report.machine,
-        report.new_by_off.len(),
+        medians_of(report.new_by_off.len()),
         report.object_bytes / 1_000_000,
         report.object_bytes / 1_000_000,
         report.slow_object_bytes / 1_000_000,
@@ -46,12 +49,12 @@ fn introduction(report: &Report) -> String {
 
 /// The bounds that the figures are checked against.
 pub(super) fn targets(report: &Report) -> Vec<Target> {
-    let over_off = median(&ratios(&report.new_by_receiver, &report.new_by_off));
+    let over_off = median(ratios(&report.new_by_receiver, &report.new_by_off));
     let text = format!("{:+.1} %", 100.0 * (over_off - 1.0));
     let over_off = at_most(over_off, RATIO_MAX, text);
     let rate = median_of(&report.repeated_by_receiver, Sent::bytes_per_cpu_s) / 1e9;
     let rate = at_least(rate, GB_PER_CPU_S_MIN, format!("{rate:.2} GB/s"));
-    let over_tls = median(&ratios(
+    let over_tls = median(ratios(
         &report.repeated_by_receiver,
         &report.repeated_by_bare_tls,
     ));
@@ -153,7 +156,7 @@ fn pairs(page: &mut String, report: &Report) -> anyhow::Result<()> {
             "| {name} | {} | {lowest:.3} | {:.3} | {:.3} | {:.3} | {highest:.3} |",
             ratios.len(),
             quantile(&ratios, 0.25),
-            median(&ratios),
+            median(ratios.iter().copied()),
             quantile(&ratios, 0.75),
         )?;
     }
@@ -169,11 +172,7 @@ fn ratios(ours: &[Sent], others: &[Sent]) -> Vec<f64> {
 }
 
 fn median_of(runs: &[Sent], figure: impl Fn(&Sent) -> f64) -> f64 {
-    median(&runs.iter().map(figure).collect::<Vec<_>>())
-}
-
-fn median(figures: &[f64]) -> f64 {
-    quantile(figures, 0.5)
+    median(runs.iter().map(figure))
 }
 
 /// Between two figures, what lies between them.
@@ -243,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn a_median_lies_between_the_two_in_the_middle() {
-        assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), 3.0);
+    fn a_quantile_may_lie_between_two_figures() {
+        assert_eq!(quantile(&[4.0, 1.0, 2.0, 9.0], 0.5), 3.0);
         assert_eq!(quantile(&[5.0, 1.0, 3.0], 0.25), 2.0);
         assert_eq!(quantile(&[7.0], 0.75), 7.0);
     }

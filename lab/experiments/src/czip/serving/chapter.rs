@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use super::{CLIENTS, Condition, Measured, Run, Servings, Trial, Way};
-use crate::targets::{Target, at_least};
+use crate::{
+    median::medians_of,
+    targets::{Target, at_least},
+};
 
 impl Way {
     fn name(self) -> &'static str {
@@ -56,7 +59,7 @@ pub(super) fn write(page: &mut String, servings: &Servings) -> anyhow::Result<()
          and take CPU time from the server. Each client requests files in its own order over one connection, and\n\
          begins anywhere in a file. It checks one MiB in 16. Each run begins with empty memory, so reads from disk\n\
          count. Before the runs of the last two tables, clients read until hardly any data is read from disk.\n\
-         Figures are medians of {} runs, or of one run where the row has *one run*; servers took turns.\n\
+         Figures are {}; rows with *one run* are from one run. Servers took turns.\n\
          *Later*: in the second half of a run. *Client*: the median client, and the slowest. *Peak*: the server's\n\
          processes, without the page cache.\n",
         mb(measured.all_bytes),
@@ -64,7 +67,7 @@ pub(super) fn write(page: &mut String, servings: &Servings) -> anyhow::Result<()
         measured.version,
         mb(measured.memory_bytes),
         mb(measured.cache_bytes),
-        servings.runs,
+        medians_of(servings.runs),
     )?;
     for condition in Condition::ALL {
         let trials: Vec<&Trial> = measured
