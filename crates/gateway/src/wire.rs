@@ -320,10 +320,11 @@ impl Rate {
     }
 
     /// Whether its rate still grows: what it carries is then no measure of the path. It ends, since the highest rate so
-    /// far cannot grow for ever.
+    /// far cannot grow for ever. The shortest round trip counts: a queue on a thin link makes the others many times
+    /// longer, and shows that the rate has stopped growing.
     fn is_starting(&self, now: Instant) -> bool {
         let round_trips =
-            Duration::from_micros(self.info.round_trip_us.into()) * STARTING_ROUND_TRIPS;
+            Duration::from_micros(self.info.round_trip_min_us.into()) * STARTING_ROUND_TRIPS;
         self.grew_at
             .is_some_and(|at| now.duration_since(at) < round_trips)
     }

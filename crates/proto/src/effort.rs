@@ -12,8 +12,9 @@
 //! A lower rung saves zstd's time, not the matcher's. So hunger counts by zstd's share of the work, which follows from
 //! plain bytes and written ones.
 //!
-//! A lane whose rate still grows, as that of each new connection does, says nothing of what the link can carry: its time
-//! is no rest, and does not climb.
+//! The rate of each new connection doubles with each round trip, and says little of what the link can carry. While it
+//! grows, half of the rest counts, and at most one rung is climbed. It is left again as soon as the rate leaves no time
+//! for it.
 //!
 //! The time of all lanes is counted on one clock: lanes share the processor and the way to the peer.
 
@@ -77,6 +78,12 @@ const IDLE_MIN: Duration = Duration::from_millis(1);
 
 /// The share of the time between bytes that the encoder may take on a rung that is climbed to.
 const ENCODER_SHARE: f64 = 0.7;
+
+/// That share while the transport's rate still grows: it doubles with the next round trip.
+const ENCODER_SHARE_STARTING: f64 = ENCODER_SHARE / 2.0;
+
+/// No higher rung is climbed to in that time: the encoder would soon hold the rate back itself.
+const STARTING_RUNG_MAX: usize = FIRST_RUNG + 1;
 
 /// A rung's cost is an average over about so many plain bytes.
 const COST_BYTES: f64 = 512.0 * 1024.0;
@@ -178,6 +185,8 @@ pub(crate) struct EffortControl {
     rest: Duration,
     /// Plain bytes since `rest` began.
     rest_bytes: u64,
+    /// While the transport's rate grows, the rung on which that began.
+    starts_on: Option<usize>,
     /// Costs of rungs that were tried.
     costs: [Option<Cost>; LADDER.len()],
 }
@@ -231,6 +240,7 @@ impl EffortControl {
             hunger: Duration::ZERO,
             rest: Duration::ZERO,
             rest_bytes: 0,
+            starts_on: None,
             costs: [None; LADDER.len()],
         }
     }
@@ -302,9 +312,8 @@ impl EffortControl {
             Unsent::Plenty => self.rested(worked),
         }
         self.rested(waiting);
-        if written.is_starting && !Bug::RestWhileStarting.is_planted() {
-            (self.rest, self.rest_bytes) = (Duration::ZERO, 0);
-        }
+        let is_starting = written.is_starting && !Bug::RestWhileStarting.is_planted();
+        self.starts_on = is_starting.then(|| self.starts_on.unwrap_or(self.rung));
         self.judge(round_trip)
     }
 
@@ -354,7 +363,7 @@ impl EffortControl {
             self.reason = EffortReason::ProcessorIsBusy;
             self.rung.saturating_sub(1)
         } else if self.rest >= CLIMB_AFTER {
-            let rung = self.highest_affordable();
+            let rung = self.affordable();
             self.reason = if rung > self.rung || rung == LADDER.len() - 1 {
                 EffortReason::LinkIsSlow
             } else {
@@ -371,12 +380,28 @@ impl EffortControl {
         (core::mem::replace(&mut self.rung, rung) != rung).then(|| self.effort())
     }
 
-    /// The highest rung for which the encoder has time, this one at least.
-    fn highest_affordable(&self) -> usize {
-        let per_byte = self.rest.as_secs_f64() / self.rest_bytes as f64;
+    /// The highest rung for which the encoder has time: this one at least, or that on which the rate began to grow.
+    fn affordable(&self) -> usize {
+        let share = match self.starts_on {
+            Some(_) => ENCODER_SHARE_STARTING,
+            None => ENCODER_SHARE,
+        };
+        let cost_max = share * self.rest.as_secs_f64() / self.rest_bytes as f64;
         let mut cost = self.costs[self.rung].map_or(0.0, |cost| cost.per_byte);
         let mut rung = self.rung;
-        while rung + 1 < LADDER.len() {
+        let lowest = self.starts_on.unwrap_or(rung);
+        while rung > lowest && cost > cost_max {
+            rung -= 1;
+            cost = self.costs[rung].map_or(cost / COST_RATIOS[rung], |known| known.per_byte);
+        }
+        if rung < self.rung {
+            return rung;
+        }
+        let highest = match self.starts_on {
+            Some(_) => STARTING_RUNG_MAX,
+            None => LADDER.len() - 1,
+        };
+        while rung < highest {
             let expected = cost * COST_RATIOS[rung];
             let believed = |known: Cost| match Bug::FirstCostStays.is_planted() {
                 true => known.per_byte,
@@ -385,7 +410,7 @@ impl EffortControl {
                     .clamp(expected / COST_BELIEVED, COST_BELIEVED * expected),
             };
             cost = self.costs[rung + 1].map_or(expected, believed);
-            if cost > ENCODER_SHARE * per_byte {
+            if cost > cost_max {
                 break;
             }
             rung += 1;

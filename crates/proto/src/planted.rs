@@ -86,7 +86,7 @@ names! {
         MatcherIsHunger = "matcher-is-hunger",
         /// Hunger counts in full although the link needs the time.
         LinkTimeIsHunger = "link-time-is-hunger",
-        /// Rest counts while a lane's rate still grows.
+        /// All rest counts while a lane's rate still grows.
         RestWhileStarting = "rest-while-starting",
         /// A rung that was shed keeps the cost of its first blocks for ever.
         FirstCostStays = "first-cost-stays",

@@ -157,22 +157,57 @@ fn repeated_data_sheds_nothing_since_zstd_has_little_of_it() {
 }
 
 #[test]
-fn a_rate_that_still_grows_climbs_nothing() {
-    for (is_starting, effort) in [(true, LADDER[FIRST_RUNG]), (false, TOP)] {
+fn while_a_rate_grows_half_of_the_rest_counts_and_one_rung_is_climbed() {
+    // The next rung takes 1.9 times the time, the top 5.6 times. 0.7 of the link's time may be the encoder's.
+    for (times_at_link, is_starting, rung) in [
+        (3, false, FIRST_RUNG + 1),
+        (3, true, FIRST_RUNG),
+        (6, true, FIRST_RUNG + 1),
+        (100, true, FIRST_RUNG + 1),
+        (100, false, LADDER.len() - 1),
+    ] {
         let mut control = auto();
+        start(&mut control, times_at_link, is_starting);
+        assert_eq!(control.rung(), rung, "{times_at_link}, {is_starting}");
+    }
+}
+
+#[test]
+fn a_rung_that_was_climbed_while_the_rate_grew_is_left_when_it_has() {
+    let mut control = auto();
+    start(&mut control, 100, true);
+    assert_eq!(control.rung(), FIRST_RUNG + 1);
+    // Before the link is hungry at all.
+    start(&mut control, 5, true);
+    assert_eq!(control.rung(), FIRST_RUNG);
+}
+
+#[test]
+fn a_peer_that_is_known_keeps_its_rung_while_the_rate_grows() {
+    for rung in [FIRST_RUNG + 1, LADDER.len() - 1] {
+        let mut control = EffortControl::new(EffortMode::Auto, Some(rung));
+        for times_at_link in [100, 2] {
+            start(&mut control, times_at_link, true);
+            assert_eq!(control.rung(), rung);
+        }
+    }
+}
+
+/// Ten writes, of which the link takes so many times as long as the encoder does on the first rung.
+fn start(control: &mut EffortControl, times_at_link: u32, is_starting: bool) {
+    for _ in 0..10 {
+        let ratios = &COST_RATIOS[FIRST_RUNG..control.rung()];
+        let encoding = ms(10).mul_f64(ratios.iter().product());
         let written = Written {
-            encoding: ms(1),
-            working: ms(1),
-            waiting: ms(99),
+            encoding,
+            working: encoding,
+            waiting: (ms(10) * times_at_link).saturating_sub(encoding),
             unsent: Unsent::Plenty,
             is_starting,
             ..Written::default()
         };
-        for _ in 0..10 {
-            let now = control.counted_until + ms(100);
-            control.wrote(now, written, PIECE, ms(0));
-        }
-        assert_eq!(control.effort(), effort, "{is_starting}");
+        let now = control.counted_until + encoding + written.waiting;
+        control.wrote(now, written, PIECE, ms(0));
     }
 }
 
