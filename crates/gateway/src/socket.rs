@@ -14,6 +14,8 @@ pub(crate) struct TcpInfo {
     pub(crate) segment_bytes: u32,
     /// Segments that were sent again.
     pub(crate) retransmitted: u32,
+    /// Segments that the peer got twice, as it reported: none before Linux 4.19.
+    pub(crate) duplicates: u32,
     /// The round trip of late, in microseconds.
     pub(crate) round_trip_us: u32,
     /// By how much round trips differ of late, in microseconds.
@@ -183,6 +185,7 @@ impl TcpInfo {
         Some(Self {
             segment_bytes: word(16)?,
             retransmitted: word(100)?,
+            duplicates: info.get(216..).and_then(|_| word(216)).unwrap_or(0),
             round_trip_us: word(68)?,
             round_trip_deviation_us: word(72)?,
             round_trip_min_us: word(148)?,

@@ -146,6 +146,8 @@ struct Rate {
     minds_loss: bool,
     /// When segments were lost by chance, of late.
     losses: VecDeque<Instant>,
+    /// The most segments that seemed lost so far.
+    lost_most: u32,
     /// The bound that its socket has.
     unsent_bytes_max: u32,
     /// Whether the bound follows the rate.
@@ -278,6 +280,7 @@ impl Default for Rate {
             asked_at: None,
             info: TcpInfo::default(),
             minds_loss: false,
+            lost_most: 0,
             losses: VecDeque::new(),
             unsent_bytes_max: UNSENT_BYTES_FIRST,
             is_known: false,
@@ -303,12 +306,12 @@ impl Rate {
         if self.asked_at.replace(now).is_none() {
             self.minds_loss = Congestion::minds_loss(tcp);
         }
-        let before = core::mem::replace(&mut self.info, info);
+        self.info = info;
         self.note_growth(now);
         if let Some(bytes) = self.new_bound() {
             socket::bound_unsent(tcp, bytes);
         }
-        self.loses(before.retransmitted, now)
+        self.loses(now)
     }
 
     fn note_growth(&mut self, now: Instant) {
@@ -329,11 +332,18 @@ impl Rate {
             .is_some_and(|at| now.duration_since(at) < round_trips)
     }
 
-    /// Whether loss by chance slows it down, where `retransmitted` were known before.
-    fn loses(&mut self, retransmitted: u32, now: Instant) -> bool {
+    /// Whether loss by chance slows it down.
+    fn loses(&mut self, now: Instant) -> bool {
+        // A peer that is short of a processor answers late. The kernel then sends a segment again that was not lost
+        // (RFC 8985, tail loss probe), and a round trip later the peer says that it got it twice.
+        let lost = self.info.retransmitted.saturating_sub(self.info.duplicates);
+        if lost <= self.lost_most {
+            return false;
+        }
+        self.lost_most = lost;
         // What is lost while a queue is full says that the link is full.
         let is_by_chance = !self.is_queued_for(QUEUED_US);
-        if !self.minds_loss || self.info.retransmitted == retransmitted || !is_by_chance {
+        if !self.minds_loss || !is_by_chance {
             return false;
         }
         self.losses
