@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::Arguments;
+use crate::{Arguments, standard_io};
 
 #[derive(clap::Args)]
 pub(crate) struct CompletionsArguments {
@@ -21,5 +21,6 @@ pub(crate) fn run(arguments: &CompletionsArguments) -> anyhow::Result<()> {
         "refrain",
         &mut script,
     );
-    Ok(io::stdout().write_all(&script)?)
+    let printed = io::stdout().write_all(&script);
+    printed.map_err(standard_io::output_failed)
 }

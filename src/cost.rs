@@ -81,8 +81,8 @@ fn read_status(path: &Path) -> anyhow::Result<Measured> {
             (file, format!("\"{}\"", path.display()))
         }
     };
-    let run = read(input).and_then(|json| Measured::parse(&json));
-    run.with_context(|| format!("cannot read {called}"))
+    let json = read(input).with_context(|| format!("cannot read {called}"))?;
+    Measured::parse(&json).with_context(|| format!("cannot use the status from {called}"))
 }
 
 fn read(input: File) -> anyhow::Result<Vec<u8>> {

@@ -38,6 +38,8 @@ const MAX_EFFORT_UP_TO: BitRate = BitRate(100_000_000);
 pub(crate) struct DemoArguments {
     /// Transfer these files instead of the built-in content, in this order. For a directory: all files
     /// in it and below it, in the order of their paths
+    ///
+    /// All files together have at most 2.15 GB, and a directory has at most 10000 files.
     files: Vec<PathBuf>,
     /// Simulate a link of this rate and one-way delay, or none
     ///
@@ -50,7 +52,7 @@ pub(crate) struct DemoArguments {
     /// On such a link, auto also reaches max, after some time that depends on this machine.
     #[arg(long, value_parser = ["auto", "max"])]
     effort: Option<String>,
-    /// Fetch this many objects at the same time
+    /// Fetch this many objects at the same time, 1 to 64
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=64), value_name = "COUNT")]
     flows: u8,
     /// Print one JSON object

@@ -30,7 +30,10 @@ mod table;
 mod usage;
 mod version;
 
-use std::{io, process::ExitCode};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
 use interrupt::Interrupted;
@@ -47,6 +50,21 @@ macro_rules! each_option {
     () => {
         "Each option can also be an environment variable or a key of the file of --config: \
          --lanes-max 8 is REFRAIN_LANES_MAX=8 or lanes_max = 8."
+    };
+}
+
+/// The end of the help of gateways. One of them has a further exit code.
+macro_rules! gateway {
+    ($exit_code:literal) => {
+        concat!(
+            each_option!(),
+            "\n\nSIGTERM or SIGINT: accept no new connections, and let open ones continue for --drain-timeout. Then \
+             exit with code 0. A second signal stops at once, with code 0 too.\n\
+             SIGHUP: read the configuration again. The log names changes that need a restart.\n\
+             Other exit codes: 1 failed, 2 wrong arguments or configuration",
+            $exit_code,
+            "."
+        )
     };
 }
 
@@ -80,21 +98,27 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Make a private key and its public key, and print the public key
     Keygen(keygen::KeygenArguments),
-    /// Run the far end, next to the service: accepts lanes, connects to targets
+    /// Run the far end, next to the service: accepts connections of near ends (lanes), connects to targets
     #[command(
         after_help = "Example:\n  refrain far --key far.key --peer-key near.key.pub\n\n\
                       All options: refrain far --help",
-        after_long_help = GATEWAY
+        after_long_help = gateway!("")
     )]
     Far(run::RunArguments<FarOptions>),
-    /// Run the near end, next to the users: dials lanes, serves forwards, SOCKS5 and HTTP
+    /// Run the near end, next to the users: opens connections to the far end (lanes), serves forwards, SOCKS5
+    /// and HTTP
     #[command(
         after_help = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org \
                       --socks5 1080\n\nAll options: refrain near --help",
-        after_long_help = GATEWAY
+        after_long_help = gateway!(", 3 no link (--require-peer)")
     )]
     Near(run::NearArguments),
     /// Show the peers, flows and savings of a running gateway
+    ///
+    /// The first line counts since the gateway started, and the row of a peer since its link began. The round
+    /// trip (rtt) includes the time that a ping waits in the lane's own queue. A flow is one connection of an
+    /// application. Its data class decides what the link does with its data: it searches ordinary data for
+    /// repeats and compresses it, and sends excluded data unchanged.
     Status(status::StatusArguments),
     /// Manage a near end's chunk store: add files to its history, show it, verify it
     Store(store::StoreArguments),
@@ -124,15 +148,6 @@ enum Command {
     #[command(after_help = "Example:\n  refrain man near | man -l -")]
     Man(man::ManArguments),
 }
-
-/// The end of the help of gateways.
-const GATEWAY: &str = concat!(
-    each_option!(),
-    "\n\nSIGTERM or SIGINT: accept no new connections, and let open ones continue for --drain-timeout. Then \
-     exit with code 0. A second signal stops at once, with code 0 too.\n\
-     SIGHUP: read the configuration again. The log names changes that need a restart.\n\
-     Other exit codes: 1 failed, 2 wrong arguments or configuration, 3 no link (near --require-peer)."
-);
 
 impl Command {
     /// Whether it writes to standard output. What runs until it is told to stop does not, and may be started
@@ -181,7 +196,7 @@ fn main() -> ExitCode {
             return ExitCode::from(usage::EXIT_CODE);
         }
         // Help and version are printed, as reports are.
-        Err(help) => standard_io::check_output().map(|()| help.exit()),
+        Err(help) => print_help(&help),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -195,6 +210,12 @@ fn main() -> ExitCode {
             ExitCode::from(exit_code)
         }
     }
+}
+
+fn print_help(help: &clap::Error) -> anyhow::Result<()> {
+    standard_io::check_output()?;
+    let printed = help.print().and_then(|()| io::stdout().flush());
+    printed.map_err(standard_io::output_failed)
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use crate::{Arguments, usage::UsageError};
+use crate::{Arguments, standard_io, usage::UsageError};
 
 #[derive(clap::Args)]
 pub(crate) struct ManArguments {
@@ -29,7 +29,8 @@ pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
     }
     let mut page = Vec::new();
     Man::new(named(program, &arguments.command)?).render(&mut page)?;
-    Ok(io::stdout().write_all(&page)?)
+    let printed = io::stdout().write_all(&page);
+    printed.map_err(standard_io::output_failed)
 }
 
 /// The command of these words, called by its whole name.

@@ -1,14 +1,14 @@
 //! How far something is, on standard error: on a terminal, and nothing elsewhere.
 
-use std::{fmt::Write, io::IsTerminal};
+use std::{fmt::Write, io::IsTerminal, time::Duration};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::table::bytes;
 
 /// What is said of bytes: how many, how fast, and how long the rest takes; in the units of the reports.
 pub(crate) const OF_BYTES: &str = "{bar:20} {decimal_bytes} of {decimal_total_bytes}, \
-                            {decimal_bytes_per_sec}, {eta} left  {wide_msg}";
+                            {decimal_bytes_per_sec}{time_left}  {wide_msg}";
 
 /// What is said of bytes where nobody knows how many there will be.
 pub(crate) const SOME_BYTES: &str =
@@ -38,7 +38,8 @@ pub(crate) fn of_bytes(total: Option<u64>) -> ProgressBar {
     }
 }
 
-/// How a bar is to look. Bytes have the digits that they have in reports.
+/// How a bar is to look. Bytes have the digits that they have in reports. A time left below a second may also be one
+/// that is not known yet.
 pub(crate) fn style(template: &str) -> ProgressStyle {
     // What cannot be shown of a bar is left out.
     ProgressStyle::with_template(template)
@@ -62,4 +63,10 @@ pub(crate) fn style(template: &str) -> ProgressStyle {
                 let _ = write!(out, "{}/s", bytes(state.per_sec() as u64));
             },
         )
+        .with_key("time_left", |state: &ProgressState, out: &mut dyn Write| {
+            let left = state.eta();
+            if left >= Duration::from_secs(1) {
+                let _ = write!(out, ", {:#} left", HumanDuration(left));
+            }
+        })
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::standard_io;
+
 /// As `--version` prints it, but for the name: the commit is unknown where the source has no history.
 pub(crate) const LONG: &str = concat!(
     env!("CARGO_PKG_VERSION"),
@@ -12,5 +14,5 @@ pub(crate) const LONG: &str = concat!(
 );
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    Ok(writeln!(io::stdout(), "refrain {LONG}")?)
+    writeln!(io::stdout(), "refrain {LONG}").map_err(standard_io::output_failed)
 }

@@ -116,24 +116,29 @@ fn figures_by_hand() {
 #[test]
 fn the_first_line_is_the_answer() {
     // 20 CPU hours for 10,000 GB; a server has 2 in an hour, in which it sends 157.5 GB.
-    const VOLUME: &str = "saves 10.0 TB of 20.0 TB per month (50.0 %), receiver-driven";
-    const MONEY: &str = "saves 898.00 of 1825.40 per month (49.2 %), receiver-driven";
-    const LOSS: &str = "costs 1.00 more than 27.40 per month, receiver-driven";
-    const SENDER: &str = "saves 12.0 TB of 20.0 TB per month (60.0 %), sender-driven";
-    const CPU: &str = "0.00200 CPU hours per saved GB";
-    const PRICE: &str = "0.000200 per GB of traffic";
+    const VOLUME: &str = "saves 10.0 TB of 20.0 TB of traffic per month (50.0 %), receiver-driven";
+    const MONEY: &str = "saves 898.00 of the cost of 1825.40 per month (49.2 %), receiver-driven";
+    const LOSS: &str =
+        "costs 1.00 more per month than the 27.40 without elimination, receiver-driven";
+    const SENDER: &str = "saves 12.0 TB of 20.0 TB of traffic per month (60.0 %), sender-driven";
+    const CPU: &str = "that of 0.00200 CPU hours";
+    const PRICE: &str = "0.000200 (in the currency of your prices)";
     for (arguments, saves, break_even) in [
         ("", VOLUME, CPU),
         ("--price-gb 0.09", VOLUME, CPU),
         ("--price-hour 0.2", VOLUME, PRICE),
         ("--price-hour 0.2 --price-gb 0.09", MONEY, PRICE),
         ("--price-hour 0.2 --price-gb 0.0001", LOSS, PRICE),
-        ("--redundancy-sender 60%", SENDER, "0.00311 CPU hours"),
+        (
+            "--redundancy-sender 60%",
+            SENDER,
+            "that of 0.00311 CPU hours",
+        ),
     ] {
         let all = format!("cost --traffic 20TB --redundancy 50% --cpu-receiver 3.6 {arguments}");
         let shown = refrain(&all.split_whitespace().collect::<Vec<_>>());
         let text = String::from_utf8(shown.stdout).expect("text");
-        let answer = format!("{saves}; break-even at {break_even}");
+        let answer = format!("{saves}; break-even price per GB of traffic: {break_even}\n");
         assert!(text.starts_with(&answer), "{arguments}: {text}");
     }
 }
@@ -205,10 +210,12 @@ fn the_status_of_a_run_from_a_file_and_from_standard_input() {
         "sender-driven at best  both (auto)",
         "was not measured: predictions came first, and matching then saved 10.0 %",
         "status: 4.00 GB in 2 h 1 min, times 360 for 730 h",
-        "the run lasted only 2 h 1 min",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+    // Before the answer.
+    let is_first = text.starts_with("warning: the run lasted only 2 h 1 min");
+    assert!(is_first, "{text}");
     // By hand goes before.
     let report = cost(&[&file, "--redundancy-sender", "20%", "--traffic", "1TB"]);
     assert_near(&report, "/none/traffic_gb", 1000.0);
@@ -431,11 +438,20 @@ fn hostile_files_are_one_clear_error() {
             assert!(!error.contains(word), "{word} in: {error}");
         }
     }
-    let ended = cost_of_standard_input("{}");
-    assert_eq!(ended.status.code(), Some(2));
-    let error = String::from_utf8_lossy(&ended.stderr);
-    assert!(
-        error.contains("standard input: it has no `total`"),
-        "{error}"
-    );
+    let short = String::from_utf8(with(90, 0)).expect("text");
+    for (status, part) in [
+        (
+            "{}",
+            "cannot use the status from standard input: it has no `total`",
+        ),
+        (
+            short.as_str(),
+            "from standard input: the gateway was up for 0 s",
+        ),
+    ] {
+        let ended = cost_of_standard_input(status);
+        assert_eq!(ended.status.code(), Some(2));
+        let error = String::from_utf8_lossy(&ended.stderr);
+        assert!(error.contains(part), "{error}");
+    }
 }

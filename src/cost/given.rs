@@ -17,15 +17,15 @@ pub(super) struct Given {
     #[arg(long, value_name = "SIZE", value_parser = parse_traffic, allow_hyphen_values = true)]
     pub traffic: Option<ByteSize>,
     /// Set the share of the traffic that predictions eliminate, such as 30%
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_hyphen_values = true)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share, allow_hyphen_values = true)]
     pub redundancy: Option<f64>,
-    /// Set the share that sender-driven elimination eliminates [default: from STATUS, otherwise as much as
-    /// predictions]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_hyphen_values = true)]
+    /// Set the share that sender-driven elimination eliminates, such as 25% [default: from STATUS, otherwise as
+    /// much as predictions]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share, allow_hyphen_values = true)]
     pub redundancy_sender: Option<f64>,
-    /// Set the share that both together eliminate, predictions first [default: from STATUS, otherwise no
-    /// column]
-    #[arg(long, value_name = "SHARE", value_parser = parse_share, allow_hyphen_values = true)]
+    /// Set the share that both together eliminate, predictions first, such as 40% [default: from STATUS,
+    /// otherwise no column]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share, allow_hyphen_values = true)]
     pub redundancy_both: Option<f64>,
     /// Set the CPU seconds per GB on the service's side without elimination [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
@@ -48,11 +48,12 @@ pub(super) struct Given {
     /// Set the output rate of one server, averaged over its paid hours [default: 350Mbit]
     #[arg(long, value_name = "RATE", value_parser = parse_output, allow_hyphen_values = true)]
     pub server_output: Option<BitRate>,
-    /// Set the price per GB of traffic. With price tiers, give that of the month's last GB [default: no costs in money]
-    #[arg(long, alias = "egress", value_name = "AMOUNT", value_parser = parse_amount, allow_hyphen_values = true)]
+    /// Set the price per GB of traffic in your currency, such as 0.05. With price tiers, give that of the month's
+    /// last GB [default: no costs in money]
+    #[arg(long, alias = "egress", value_name = "PRICE", value_parser = parse_amount, allow_hyphen_values = true)]
     pub price_gb: Option<f64>,
-    /// Set the price per server-hour, in the currency of --price-gb [default: no costs in money]
-    #[arg(long, alias = "server", value_name = "AMOUNT", value_parser = parse_amount, allow_hyphen_values = true)]
+    /// Set the price per server-hour, in the currency of --price-gb, such as 0.08 [default: no costs in money]
+    #[arg(long, alias = "server", value_name = "PRICE", value_parser = parse_amount, allow_hyphen_values = true)]
     pub price_hour: Option<f64>,
     /// Set the number of cores per server
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u32).range(1..=CORES_MAX))]
@@ -102,7 +103,9 @@ fn parse_share(text: &str) -> Result<f64, String> {
 fn parse_amount(text: &str) -> Result<f64, String> {
     let amount = text.parse().ok();
     let amount = amount.filter(|amount| (0.0..=AMOUNT_MAX).contains(amount));
-    amount.ok_or_else(|| format!("must be a number from 0 to {AMOUNT_MAX}"))
+    amount.ok_or_else(|| {
+        format!("must be a number from 0 to {AMOUNT_MAX} without a unit, such as 0.05")
+    })
 }
 
 #[cfg(test)]

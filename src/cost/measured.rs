@@ -84,11 +84,12 @@ impl Measured {
         let uptime_s = status.uptime_s.with_context(|| missing("uptime_s"))?;
         ensure!(
             uptime_s >= UPTIME_S_MIN,
-            "the gateway was up for {uptime_s} s: too short to estimate a month"
+            "the gateway was up for {uptime_s} s, which is too short to estimate a month (take the status \
+             again later: at least {UPTIME_S_MIN} s are needed, and a day or more gives a useful estimate)"
         );
         ensure!(
             sums.app_bytes > 0,
-            "no data was {direction} yet, so there is nothing to estimate"
+            "no data was {direction} yet, so there is nothing to estimate (use the pair, then take the status again)"
         );
         let run = Self {
             uptime_s,

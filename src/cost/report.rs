@@ -48,11 +48,19 @@ impl Report {
 
     /// Writes the answer and the tables.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let inputs = &self.inputs;
+        let scaled_s = self.measured_s.filter(|_| inputs.is_scaled);
+        if let Some(measured_s) = scaled_s.filter(|&run_s| run_s < RUN_S_MIN) {
+            let run = age(measured_s);
+            writeln!(
+                out,
+                "warning: the run lasted only {run}, so all figures per month are a guess (run it for a day or more)\n"
+            )?;
+        }
         writeln!(out, "{}\n", self.answer())?;
         self.costs().print(out)?;
         writeln!(out)?;
         self.sources().print(out)?;
-        let inputs = &self.inputs;
         if let Some((least, both)) = inputs
             .shares
             .sender_share_least
@@ -67,19 +75,12 @@ impl Report {
                  mode sender, for --redundancy-sender"
             )?;
         }
-        let scaled_s = self.measured_s.filter(|_| inputs.is_scaled);
-        if let Some(measured_s) = scaled_s.filter(|&run_s| run_s < RUN_S_MIN) {
-            let run = age(measured_s);
-            writeln!(
-                out,
-                "\nthe run lasted only {run}: scaling it to a month is a guess"
-            )?;
-        }
         if let Some(share) = self.zstd_share_not_counted {
             let share = percent(share, 1.0);
             writeln!(
                 out,
-                "\nnot counted: zstd saved {share} more in this run, and frames and TLS added some bytes"
+                "\nnot counted: zstd saved {share} more in this run, as it compressed the remaining data. Frames and \
+                 TLS added some bytes"
             )?;
         }
         Ok(())
@@ -88,6 +89,7 @@ impl Report {
     /// The savings of what this run did, or of the kind of elimination that saves more, and from when on they
     /// pay. An upper limit is never the answer: where it is one, `both` is known.
     fn answer(&self) -> String {
+        const PRICE: &str = "break-even price per GB of traffic";
         let shares = &self.inputs.shares;
         let (kind, bill) = match &self.both {
             Some(both) => ("both (auto)", both),
@@ -96,26 +98,33 @@ impl Report {
             }
             None => ("receiver-driven", &self.receiver_driven),
         };
-        let saves = |saved: f64, all: f64, show: fn(f64) -> String| match saved < 0.0 {
-            true => format!("costs {} more than {} per month", show(-saved), show(all)),
-            false => {
-                let part = percent(saved, all);
-                format!("saves {} of {} per month ({part})", show(saved), show(all))
-            }
-        };
         let saves = match bill.left.zip(self.none.total_cost) {
-            Some((left, total)) => saves(left, total, amount),
-            None => saves(bill.saved_gb, self.none.traffic_gb, volume),
+            Some((left, total)) if left < 0.0 => {
+                let (more, total) = (amount(-left), amount(total));
+                format!("costs {more} more per month than the {total} without elimination")
+            }
+            Some((left, total)) => {
+                let (saved, part) = (amount(left), percent(left, total));
+                let total = amount(total);
+                format!("saves {saved} of the cost of {total} per month ({part})")
+            }
+            None => {
+                let part = percent(bill.saved_gb, self.none.traffic_gb);
+                let (saved, all) = (volume(bill.saved_gb), volume(self.none.traffic_gb));
+                format!("saves {saved} of {all} of traffic per month ({part})")
+            }
         };
         let break_even = match (bill.cpu_hours_per_saved_gb, bill.break_even_per_gb) {
             (None, _) => "no break-even price: it saves no traffic".to_owned(),
             (Some(0.0), _) => "it adds no CPU time, so it pays at any price of traffic".to_owned(),
-            (_, Some(price)) => format!("break-even at {} per GB of traffic", amount(price)),
-            (Some(hours), None) => {
-                format!("break-even at {} CPU hours per saved GB", amount(hours))
-            }
+            (_, Some(price)) => format!("{PRICE}: {}", amount(price)),
+            (Some(hours), None) => format!("{PRICE}: that of {} CPU hours", amount(hours)),
         };
-        format!("{saves}, {kind}; {break_even}")
+        let currency = match bill.left.or(bill.break_even_per_gb) {
+            Some(_) => " (in the currency of your prices)",
+            None => "",
+        };
+        format!("{saves}, {kind}; {break_even}{currency}")
     }
 
     fn costs(&self) -> Table {

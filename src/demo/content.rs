@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 use crate::stderr::cannot_open;
 
@@ -62,7 +62,11 @@ pub(crate) fn from_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Object>> {
             false => files.push(path.clone()),
         }
     }
-    ensure!(!files.is_empty(), "the given directories contain no files");
+    if files.is_empty() {
+        let names = paths.iter().map(|path| format!("\"{}\"", path.display()));
+        let names = names.collect::<Vec<_>>().join(", ");
+        bail!("no files in {names}: give a directory with files");
+    }
     read_within(&files, BYTES_MAX)
 }
 
@@ -166,7 +170,8 @@ mod tests {
             Err(error) => error.to_string(),
         };
         let path = folder.path().to_owned();
-        assert!(error(from_files(std::slice::from_ref(&path))).contains("no files"));
+        let no_files = format!("no files in \"{}\"", path.display());
+        assert!(error(from_files(std::slice::from_ref(&path))).contains(&no_files));
         let files = ["a", "b"].map(|name| path.join(name));
         for file in &files {
             fs::write(file, "12345").expect("a file");

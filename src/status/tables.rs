@@ -113,7 +113,9 @@ fn headline(status: &Status) -> String {
         return "no traffic yet".to_owned();
     }
     let (saved, app, link) = (saved(app, link), bytes(app), bytes(link));
-    format!("saved {saved}: {app} of application data, {link} over the link")
+    format!(
+        "saved {saved}: {app} of application data, {link} over the link, since the gateway started"
+    )
 }
 
 /// The program in a line.
@@ -264,7 +266,7 @@ fn traffic(peers: &[Peer]) -> Table {
 
 /// What was carried since the start, those first that carried most.
 fn targets(targets: &[TargetTraffic]) -> Table {
-    let mut table = Table::new("target  ?<class  ?sent  ?received  link  saved");
+    let mut table = Table::new("target  ?<data class  ?sent  ?received  link  saved");
     for traffic in targets.iter().take(TARGETS_SHOWN) {
         let (app, link) = (traffic.app_bytes(), traffic.link_bytes());
         table.row([
@@ -282,9 +284,14 @@ fn targets(targets: &[TargetTraffic]) -> Table {
     table
 }
 
+/// The head of the column of waits.
+const WAITED: &str = "sending waited for (share of age)";
+
 /// One row per flow, with both directions.
 fn flows(flows: &[Flow]) -> Table {
-    let mut table = Table::new("flow  <target  ?<class  ?age  app  link  saved  ?<waited for");
+    let mut table = Table::new(&format!(
+        "flow  <target  ?<data class  ?age  app  link  saved  ?<{WAITED}"
+    ));
     for flow in flows {
         let (app, link) = both(&flow.sent, &flow.received);
         table.row([
@@ -303,10 +310,10 @@ fn flows(flows: &[Flow]) -> Table {
 
 /// Two rows per flow.
 fn flow_details(flows: &[Flow]) -> Table {
-    let mut table = Table::new(
-        "flow  <target  <opened  <class  <direction  <driven by  age  app  predicted  matching  zstd  \
-         overhead  link  saved  <waited for  <reason for driver",
-    );
+    let mut table = Table::new(&format!(
+        "flow  <target  <opened  <data class  <direction  <driven by  age  app  predicted  matching  zstd  \
+         overhead  link  saved  <{WAITED}  <reason for driver",
+    ));
     for flow in flows {
         // What is received was classed at the other end.
         let waited = waited(&flow.limited_by, flow.age_s);

@@ -1,6 +1,6 @@
 //! Help, and what is generated of it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs::OpenOptions};
 
 use crate::common::command::{command, refrain, refrain_fails};
 
@@ -90,6 +90,27 @@ fn completions_manual_pages_and_the_version_are_printed() {
         "{version}"
     );
     assert_eq!(text(&["--version"]), version);
+}
+
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    for arguments in [
+        &["--help"][..],
+        &["near", "-h"],
+        &["--version"],
+        &["version"],
+        &["man"],
+        &["completions", "bash"],
+    ] {
+        let full = OpenOptions::new().write(true).open("/dev/full");
+        let mut print = command(arguments);
+        let ran = print.stdout(full.expect("Linux has it")).output();
+        let ran = ran.expect("it runs");
+        let error = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{arguments:?}: {error}");
+        let is_named = error.starts_with("refrain: cannot write to standard output: ");
+        assert!(is_named, "{arguments:?}: {error}");
+    }
 }
 
 fn text(arguments: &[&str]) -> String {

@@ -89,15 +89,19 @@ pub enum KeyError {
         mode: u32,
     },
     /// The file holds a public key.
-    #[error("\"{}\" has a public key, but a private key is needed{}", .0.display(), private_file(.0))]
+    #[error(
+        "\"{}\" contains a public key, but a private key is needed ({}--peer-key takes public keys)",
+        .0.display(),
+        private_file(.0)
+    )]
     IsPublic(PathBuf),
     /// The file holds something else than an Ed25519 private key.
     #[error("\"{}\" is not an Ed25519 private key in PEM (make one with: refrain keygen FILE)", .0.display())]
     NotPrivate(PathBuf),
     /// A private key stands where peers' public keys are needed.
     #[error(
-        "\"{}\" has a private key, but a public key is needed (give \"{}\", or the key that \
-         `refrain keygen --show` prints)",
+        "\"{}\" contains a private key, but a public key is needed (give \"{}\", or the key that \
+         `refrain keygen --show` prints; --key takes private keys)",
         .0.display(),
         public_path(.0).display()
     )]
@@ -114,7 +118,10 @@ pub enum KeyError {
     },
     /// A value that is neither a public key nor the name of a file, nor a name and one of these.
     #[error(
-        "\"{0}\" is neither a public key (44 characters of base64) nor a file, nor NAME=KEY with one of these"
+        "\"{}\" is {}: give --peer-key a public key (44 characters of base64) or a file with one (FILE.pub of \
+         `refrain keygen FILE`), each with NAME= before it or without",
+        .0,
+        peers::kind_of(.0)
     )]
     NeitherKeyNorFile(String),
     /// A name for a file that does not have one key.
@@ -164,7 +171,10 @@ impl PrivateKey {
             // Public keys are often readable by all; that is not what is wrong.
             KeyError::Exposed { .. } if holds_public_key(path) => KeyError::IsPublic(path.into()),
             KeyError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                KeyError::Missing(path.into())
+                match has_public_key(&path.to_string_lossy()) {
+                    true => KeyError::IsPublic(path.into()),
+                    false => KeyError::Missing(path.into()),
+                }
             }
             other => other,
         })?;
@@ -305,7 +315,7 @@ fn public_path(path: &Path) -> PathBuf {
 fn private_file(path: &Path) -> String {
     match path.extension() {
         Some(extension) if extension == "pub" => {
-            format!(" (give \"{}\")", path.with_extension("").display())
+            format!("give \"{}\"; ", path.with_extension("").display())
         }
         _ => String::new(),
     }
@@ -528,8 +538,11 @@ mod tests {
         let path = write(&dir, "near.key.pub", &format!("{} near\n", public()));
         let by_mistake = PrivateKey::load(&path).unwrap_err();
         assert!(matches!(by_mistake, KeyError::IsPublic(_)));
-        let private = format!("(give \"{}\")", dir.path().join("near.key").display());
-        assert!(by_mistake.to_string().ends_with(&private), "{by_mistake}");
+        let private = format!("(give \"{}\"; ", dir.path().join("near.key").display());
+        assert!(by_mistake.to_string().contains(&private), "{by_mistake}");
+        let key = public().to_string();
+        let by_mistake = PrivateKey::load(Path::new(&key)).unwrap_err();
+        assert!(matches!(by_mistake, KeyError::IsPublic(_)));
         let other = PrivateKey::load(&write(&dir, "other", "hello"));
         assert!(matches!(other, Err(KeyError::NotPrivate(_))));
         let large = write(&dir, "large", &"a".repeat(1 << 20));

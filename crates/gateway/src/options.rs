@@ -293,13 +293,13 @@ use DefaultValue::{Described, Nothing, Required, Value};
 options! {
     Connection {
         LISTEN = OptionSpec::new(FAR, "listen", "[HOST:]PORT", Value("*:7000"),
-            "Accept lanes from peers at this address: a port on all addresses, or an address, with port 7000 \
-             unless it has another. A far end may have several.").repeats()
+            "Accept lanes (the connections of near ends) at this address: a port on all addresses, or an \
+             address, with port 7000 unless it has another. A far end may have several.").repeats()
             .brief("Accept lanes here [default: *:7000]");
         PEER = OptionSpec::new(TO_PEER, "peer", "[NAME=]HOST[:PORT]", Required,
-            "Open lanes to the far end at this address, at port 7000 unless another is given. With several, a \
-             new flow goes to the first that is up, unless `route` or its `forward` names one. Each then needs \
-             the NAME of its key in `peer_key`.").repeats()
+            "Open lanes (long-lived connections) to the far end at this address, at port 7000 unless another is \
+             given. With several, a new flow (an application's connection) goes to the first that is up, unless \
+             `route` or its `forward` names one. Each then needs the NAME of its key in `peer_key`.").repeats()
             .brief("Connect to this far end");
         KEY = OptionSpec::new(ALL, "key", "FILE", Required,
             "Read this end's private key from this file. `refrain keygen` makes it. Only its owner may read the \
@@ -307,16 +307,17 @@ options! {
             .brief("Read this end's private key");
         PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
             "Accept this public key, or the keys in this file: one per line, after an optional name. A near end \
-             needs one for each `peer`. Logs, tables, `peer`, `route` and `forward` use NAME for the peer. A far \
-             end reloads the keys on SIGHUP, for new lanes.").repeats().reloads(FAR)
+             needs one for each far end. Logs, tables and other options use NAME for the peer. A far end reloads \
+             the keys on SIGHUP, for new lanes.").repeats().reloads(FAR)
             .brief("Accept this public key");
     }
     Listeners {
         FORWARD = OptionSpec::new(BOTH, "forward", "PORT:TARGET", Nothing,
-            "Listen on a local port or address, and open a flow to the target for each connection: \
-             8080:intranet:80, or 8080=intranet:80. In full, the value is [HOST:]PORT:TARGET[@PEER]. The peer \
-             connects to the target, a HOST:PORT. PEER is a peer's name or key. A far end with several peers \
-             needs PEER. With PEER, flows of a near end go to no other peer.").repeats().entrance(Entrance::Forward)
+            "Listen on a local port or address, and carry each connection to the target, as a flow over the \
+             link: 8080:intranet:80, or 8080=intranet:80. Clients use the port like the target itself, not as a \
+             proxy. In full, the value is [HOST:]PORT:TARGET[@PEER]. The peer connects to the target, a \
+             HOST:PORT. PEER is a peer's name or key. A far end with several peers needs PEER. With PEER, flows \
+             of a near end go to no other peer.").repeats().entrance(Entrance::Forward)
             .brief("Forward a local port to a target");
         ROUTE = OptionSpec::new(NEAR, "route", "HOST:PORT@PEER", Nothing,
             "Send flows to these targets only to this peer, given by its name or key. HOST and PORT are written \
@@ -355,7 +356,7 @@ options! {
             .brief("Let the peer reach this target");
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),
-            "Let only clients with these addresses connect to `socks5`, `http_proxy` and `forward`: an address, \
+            "Let only clients with these addresses connect to this end's listeners for applications: an address, \
              or a range such as 10.0.0.0/8 or fd00::/8. Other clients are disconnected. Clients on this machine \
              need an entry too. Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Accept only these clients");
@@ -366,7 +367,7 @@ options! {
              prefer a file. Reloaded on SIGHUP.").repeats().secret().reloads(BOTH)
             .brief("Ask proxy clients for a password");
         OPEN_TO_ALL = OptionSpec::new(BOTH, "open_to_all", "", Nothing,
-            "Let `socks5`, `http_proxy` and `forward` listen beyond loopback without `clients` or `proxy_auth`. \
+            "Let this end's listeners for applications listen beyond loopback without `clients` or passwords. \
              All that can reach them may then use the link. Reloaded on SIGHUP.").reloads(BOTH)
             .brief("Accept all clients beyond loopback");
         ADMIN_TOKEN = OptionSpec::new(BOTH, "admin_token", "TOKEN", Nothing,
@@ -411,9 +412,10 @@ options! {
             .brief("Also predict from this store");
         REALM = OptionSpec::new(NEAR, "realm", "NAME",
             Described("the far end's key"),
-            "Predict only from the history of this service. Predictions never leave a realm, because they show \
-             the far end which data was received before. Far ends of one service share a name.").needs_store()
-            .brief("Name the service of the history");
+            "Store received data under this name, and predict only from data with the same name. So a far end \
+             cannot learn which data another service sent. Give all far ends of one service the same name.")
+            .needs_store()
+            .brief("Keep this service's data separate");
     }
     Limits {
         RATE = OptionSpec::new(BOTH, "rate", "RATE", Nothing,
@@ -457,8 +459,9 @@ options! {
              cubic. `auto` uses bbr if the kernel allows it, because others start slowly again after a pause. \
              Otherwise it uses the system's default.");
         PREDICT = OptionSpec::new(NEAR, "predict", "window|aligned", Value("window"),
-            "Choose how to predict. `window`: chunks that may occur anywhere in the next data. `aligned`: ranges \
-             at fixed places as in the PACK paper, which long round trips make useless.").needs_store();
+            "Choose how to predict. `window`: chunks that may occur anywhere in the next data. `aligned`: each \
+             chunk only at one exact position in the data, as in the PACK paper. With a long round trip, the \
+             data has passed that position before the prediction arrives.").needs_store();
         CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
             "Set the average size of the store's chunks: a power of two from 64B to 32KiB. Smaller chunks find \
              more repeats, but need more memory and upstream traffic.").needs_store();
@@ -533,6 +536,21 @@ mod tests {
         assert_eq!(keys.len(), OPTIONS.len());
         assert_eq!(LANES_MAX.flag(), "--lanes-max");
         assert_eq!(LANES_MAX.environment(), "REFRAIN_LANES_MAX");
+    }
+
+    #[test]
+    fn help_of_an_end_names_only_its_own_options() {
+        for role in [Role::Near, Role::Far] {
+            let own: BTreeSet<_> = role.options().map(|spec| spec.key).collect();
+            for spec in role.options() {
+                let named = spec.help.split('`').skip(1).step_by(2);
+                let other = OPTIONS.iter().map(|spec| spec.key);
+                let other: BTreeSet<_> = other.filter(|key| !own.contains(key)).collect();
+                for name in named {
+                    assert!(!other.contains(name), "{name} in: {}", spec.help);
+                }
+            }
+        }
     }
 
     #[test]

@@ -128,7 +128,7 @@ pub enum ConfigError {
         message: String,
     },
     /// A value that does not parse, or does not go with the others.
-    #[error("{}: {reason}", place.before(reason))]
+    #[error("{}", place.describe(reason))]
     Value {
         /// Where it stands.
         place: Place,
@@ -381,8 +381,9 @@ impl Place {
         }
     }
 
-    /// How it is shown before `reason`: without the value if the reason quotes it, such as a file's name.
-    fn before(&self, reason: &impl fmt::Display) -> String {
+    /// What is wrong, and where: without the value if the reason quotes it, such as a file's name. A value with
+    /// quotation marks of its own gets others around it.
+    fn describe(&self, reason: &impl fmt::Display) -> String {
         let option = match &self.origin {
             Origin::Flag | Origin::Default => self.spec.flag(),
             Origin::Environment => self.spec.environment(),
@@ -390,12 +391,23 @@ impl Place {
                 format!("{}:{line}: {}", path.display(), self.spec.key)
             }
         };
+        let reason = reason.to_string();
         match &self.text {
-            // The text may be cut short, and the reason then has more.
-            Some(text) if text.is_empty() || !reason.to_string().contains(&format!("\"{text}")) => {
-                format!("{option} \"{text}\"")
+            None => format!("{option}: {reason}"),
+            Some(text) if text.is_empty() || text.contains('"') => {
+                let reason = reason.replace(&format!("\"{text}\""), "it");
+                match text.is_empty() {
+                    true => format!("{option} is empty: {reason}"),
+                    false => {
+                        format!(
+                            "{option} '{text}': {reason} (the value has quotation marks of its own)"
+                        )
+                    }
+                }
             }
-            _ => option,
+            // The text may be cut short, and the reason then has more.
+            Some(text) if reason.contains(&format!("\"{text}")) => format!("{option}: {reason}"),
+            Some(text) => format!("{option} \"{text}\": {reason}"),
         }
     }
 }

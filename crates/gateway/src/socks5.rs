@@ -37,7 +37,9 @@ pub enum Method {
 #[non_exhaustive]
 pub enum Socks5Error {
     /// The first byte is not SOCKS5's.
-    #[error("not SOCKS (its first byte is {0}): use socks5:// or socks5h://")]
+    #[error(
+        "not SOCKS (its first byte is {0}): use socks5:// or socks5h:// (--http-proxy serves HTTP clients)"
+    )]
     Version(u8),
     /// The client insists on authentication.
     #[error("the client does not offer SOCKS5 without authentication")]

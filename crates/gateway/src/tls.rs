@@ -73,7 +73,10 @@ pub enum TlsError {
         own: PublicKey,
     },
     /// The peer's bytes are not TLS.
-    #[error("{peer} does not speak TLS: is it a refrain gateway?")]
+    #[error(
+        "{peer} does not speak TLS (is it an HTTP client or server?): only near ends connect to a --listen port, \
+         and --peer must name such a port"
+    )]
     NotTls {
         /// The peer's address.
         peer: SocketAddr,

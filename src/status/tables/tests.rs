@@ -24,7 +24,7 @@ fn the_first_line_has_the_savings() {
     let saved = text(39_100, 7_800);
     assert_eq!(
         saved,
-        "saved 80.1 %: 39.1 kB of application data, 7.80 kB over the link"
+        "saved 80.1 %: 39.1 kB of application data, 7.80 kB over the link, since the gateway started"
     );
     assert!(text(100, 2_000).starts_with("saved nothing: 100 B"));
     assert_eq!(text(0, 0), "no traffic yet");

@@ -253,12 +253,14 @@ impl BegunLane {
             LaneEnd::Damaged(_) => {
                 let times = link.damaged_lanes();
                 let error = format!(
-                    "a lane of {label} at {address} ended: {end} ({times} so far on this link)"
+                    "a connection from {label} at {address} ended: {end} ({times} so far on this link)"
                 );
                 peer.note_error(error, false);
             }
             LaneEnd::Lane(_) | LaneEnd::Link(_) | LaneEnd::Refused(_) => {
-                let error = format!("a lane of {label} ended: {end}");
+                // Without its port, which is another for each lane.
+                let host = address.ip();
+                let error = format!("a connection from {label} at {host} ended: {end}");
                 peer.note_error(error, false);
             }
         }

@@ -198,20 +198,23 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
         LaneEnd::Refused(_) => Ending::Refused,
         _ => Ending::after(began.elapsed()),
     };
+    let ended = format!("a connection to the far end at {address} ended");
     let (text, is_absence) = match end {
         LaneEnd::Io(error) => {
+            // It has the address.
             let error = peer.dialled().tls.explain(error, address);
-            (error.to_string(), error.is_absence())
+            let text = format!("a connection to the far end ended: {error}");
+            (text, error.is_absence())
         }
         LaneEnd::Damaged(_) => {
             let times = link.damaged_lanes();
-            let text = format!("{end}, at {address} ({times} so far on this link)");
+            let text = format!("{ended}: {end} ({times} so far on this link)");
             (text, false)
         }
-        other => (other.to_string(), other.is_departure()),
+        other => (format!("{ended}: {other}"), other.is_departure()),
     };
     let announced = is_absence && has_left(&link);
-    peer.note_error(format!("a lane ended: {text}"), announced);
+    peer.note_error(text, announced);
     (ending, outlook)
 }
 

@@ -36,6 +36,9 @@ pub enum HttpProxyError {
     /// Not HTTP/1, or malformed in a way that could hide another request.
     #[error("not a well-formed HTTP/1 request")]
     Malformed,
+    /// Another protocol, by its first byte.
+    #[error("not HTTP but {0}: name this port as an HTTP proxy, such as http://HOST:PORT")]
+    OtherProtocol(&'static str),
     /// More than [`HEAD_BYTES_MAX`] bytes.
     #[error("the request's head is too large (limit {HEAD_KIB_MAX} KiB)")]
     TooLarge,
@@ -73,7 +76,7 @@ pub fn parse_head(
             Ok(Status::Complete(length)) => length,
             Ok(Status::Partial) if received.len() < HEAD_BYTES_MAX => return Ok(None),
             Ok(Status::Partial) => return Err(HttpProxyError::TooLarge),
-            Err(_) => return Err(HttpProxyError::Malformed),
+            Err(_) => return Err(HttpProxyError::of_no_request(received)),
         };
         if !has_strict_lines(&received[..head_bytes]) {
             return Err(HttpProxyError::Malformed);
@@ -104,6 +107,16 @@ pub fn parse_head(
 }
 
 impl HttpProxyError {
+    /// What is wrong with bytes that do not begin a request.
+    fn of_no_request(received: &[u8]) -> HttpProxyError {
+        match received.first() {
+            Some(4 | 5) => HttpProxyError::OtherProtocol("SOCKS"),
+            // A handshake's record.
+            Some(0x16) => HttpProxyError::OtherProtocol("TLS"),
+            _ => HttpProxyError::Malformed,
+        }
+    }
+
     /// The response to send before closing.
     pub fn response(&self) -> Vec<u8> {
         let status = match self {

@@ -171,6 +171,24 @@ fn parse_line(line: &str) -> Result<(PublicKey, Option<&str>), PublicKeyError> {
     }
 }
 
+/// What a value is that is neither a public key nor a file, nor a name and one of these. A key may have been copied in
+/// part.
+pub(super) fn kind_of(value: &str) -> String {
+    let key = match value.split_once('=') {
+        Some((_, key)) if !key.is_empty() => key,
+        _ => value,
+    };
+    let is_base64 = |sign: char| sign.is_ascii_alphanumeric() || "+/=".contains(sign);
+    let is_near = key.len() != PUBLIC_KEY_CHARS && key.len().abs_diff(PUBLIC_KEY_CHARS) <= 4;
+    match is_near && !key.starts_with('/') && key.chars().all(is_base64) {
+        true => format!(
+            "a key of {} characters instead of {PUBLIC_KEY_CHARS}",
+            key.len()
+        ),
+        false => "neither a public key nor an existing file".to_owned(),
+    }
+}
+
 /// A name that a peer may have: it goes to logs and tables, and must not pass for a key.
 fn checked_name(name: &str) -> Result<String, KeyError> {
     let is_key = name.parse::<PublicKey>().is_ok();
@@ -318,6 +336,15 @@ mod tests {
         assert!(error.to_string().contains(&public), "{error}");
         let error = PeerKeys::load(&["no/such/file"]).unwrap_err();
         assert!(matches!(error, KeyError::NeitherKeyNorFile(_)));
+        let part = "A".repeat(43);
+        for (value, kind) in [
+            ("no/such/file", "nor an existing file: give --peer-key"),
+            (part.as_str(), "a key of 43 characters instead of 44"),
+            (format!("office={part}").as_str(), "a key of 43 characters"),
+        ] {
+            let error = PeerKeys::load(&[value]).unwrap_err().to_string();
+            assert!(error.contains(kind), "{error}");
+        }
     }
 
     #[test]

@@ -127,6 +127,27 @@ fn an_error_names_where_the_value_stands() {
 }
 
 #[test]
+fn an_error_has_no_quotation_marks_around_others() {
+    let message = |text: &str| {
+        let settings = parse(&format!("cache_size = {text}")).unwrap();
+        let read = settings.one_with::<(), _>(&CACHE_SIZE, |text| {
+            Err(format!("cannot open \"{text}\": no such file"))
+        });
+        read.unwrap_err().to_string()
+    };
+    for (text, expected) in [
+        ("'a'", "cache_size: cannot open \"a\": no such file"),
+        ("''", "cache_size is empty: cannot open it: no such file"),
+        (
+            "'\"a\"'",
+            "cache_size '\"a\"': cannot open it: no such file (the value has quotation marks of its own)",
+        ),
+    ] {
+        assert_eq!(message(text), format!("near.toml:1: {expected}"));
+    }
+}
+
+#[test]
 fn values_of_other_types_and_bad_syntax_name_their_line() {
     assert!(fault("\ncache_size = true").starts_with("near.toml:2: cache_size: expected \"SIZE\""));
     assert!(fault("cache_size = ['1MiB']").starts_with("near.toml:1: cache_size: expected"));

@@ -267,10 +267,16 @@ fn nothing_can_be_smuggled() {
         "GET http://a/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         "GET http://a/ b HTTP/1.1\r\n\r\n",
         "GET http://a/ HTTP/2.0\r\n\r\n",
-        "\x16\x03\x01\x02\x00\x01\x00",
     ];
     for text in malformed {
         assert_eq!(fault(text), HttpProxyError::Malformed, "{text:?}");
+    }
+    for (text, protocol) in [
+        ("\x16\x03\x01\x02\x00\x01\x00", "TLS"),
+        ("\x05\x01\x00", "SOCKS"),
+        ("\x04\x01\x00\x50", "SOCKS"),
+    ] {
+        assert_eq!(fault(text), HttpProxyError::OtherProtocol(protocol));
     }
 }
 
