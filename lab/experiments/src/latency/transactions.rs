@@ -187,10 +187,10 @@ impl Transactions {
             for (at, (pair, seconds)) in PAIRS.into_iter().zip([matching, default]).enumerate() {
                 write!(
                     page,
-                    "| {seconds:.3} | {:.0} % | {:.0} % | {:.0} % ",
-                    100.0 * cell.saved[at],
-                    100.0 * cell.gain(0, pair),
-                    100.0 * cell.gain(1, pair),
+                    "| {seconds:.3} | {} % | {} % | {} % ",
+                    percent(cell.saved[at]),
+                    percent(cell.gain(0, pair)),
+                    percent(cell.gain(1, pair)),
                 )?;
             }
             writeln!(page, "|")?;
@@ -275,6 +275,11 @@ impl Samples {
         self.transaction_s[way].push(transaction.as_secs_f64());
         self.with_connect_s[way].push(times.last_byte.as_secs_f64());
     }
+}
+
+/// A share in whole percent. As an integer, it has no zero below zero.
+fn percent(share: f64) -> i64 {
+    (100.0 * share).round() as i64
 }
 
 #[cfg(test)]
