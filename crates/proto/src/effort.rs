@@ -13,8 +13,8 @@
 //! plain bytes and written ones.
 //!
 //! The rate of each new connection doubles with each round trip, and says little of what the link can carry. While it
-//! grows, half of the rest counts, and at most one rung is climbed. It is left again as soon as the rate leaves no time
-//! for it.
+//! grows, half of the rest counts, and climbs end at the rung above the usual first one. It is left again as soon as the
+//! rate leaves no time for it.
 //!
 //! The time of all lanes is counted on one clock: lanes share the processor and the way to the peer.
 

@@ -74,7 +74,8 @@ struct Way {
     runs: Vec<[Transfer; 2]>,
 }
 
-/// A kind of content, and what the model of the law of effort takes of it on the effort that `auto` begins with.
+/// A kind of content, and what the model of the law of effort takes of it on the effort that `auto` begins with. But the
+/// pages that can be had repeat ten times as much as the model's, and their transfers would be too short with its ratio.
 struct Kind {
     name: &'static str,
     bytes: Vec<u8>,
