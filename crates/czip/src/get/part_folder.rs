@@ -51,7 +51,7 @@ pub(super) struct PartFolder {
     name: OsString,
     output: OsString,
     /// Locked while it is there.
-    _lock: File,
+    lock: File,
 }
 
 /// What a get that did not finish left beside its output.
@@ -103,7 +103,7 @@ impl PartFolder {
             folder,
             parent,
             name,
-            _lock: lock,
+            lock,
         };
         // A get that was killed may have left some of it, which is put together from the beginning.
         part.remove_file("whole");
@@ -179,6 +179,14 @@ impl PartFolder {
     }
 }
 
+impl Drop for PartFolder {
+    /// Closing would not be enough: a process that another thread just forks has a copy of the
+    /// descriptor until it executes its program, and with it the lock.
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
+    }
+}
+
 fn part_path(output: &Path) -> PathBuf {
     let mut path = output.as_os_str().to_owned();
     path.push(".part");
@@ -222,4 +230,21 @@ fn hold(path: &Path, parent: &OwnedFd, name: &OsStr) -> Result<OwnedFd, GetError
         return Err(refused("other users can write to it"));
     }
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_although_a_forked_process_has_a_copy_of_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let output = folder.path().join("output");
+        let part = PartFolder::open(&output).expect("opened");
+        let _copy = part.lock.try_clone().expect("copied");
+        let busy = PartFolder::open(&output);
+        assert!(matches!(busy, Err(GetError::Busy { .. })));
+        drop(part);
+        PartFolder::open(&output).expect("opened again");
+    }
 }

@@ -54,7 +54,11 @@ impl Lock {
         };
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Err(in_use(path, &mut file)),
-            _ => Ok(()),
+            _ => {
+                // As in `drop` below.
+                let _ = file.unlock();
+                Ok(())
+            }
         }
     }
 
@@ -63,6 +67,14 @@ impl Lock {
         let name = |file: Metadata| (file.dev(), file.ino());
         let there = fs::symlink_metadata(path.join(LOCK_FILE)).ok().map(name);
         there.is_some() && there == self.0.metadata().ok().map(name)
+    }
+}
+
+impl Drop for Lock {
+    /// Closing would not be enough: a process that another thread just forks has a copy of the
+    /// descriptor until it executes its program, and with it the lock.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
     }
 }
 
@@ -115,6 +127,18 @@ fn create_folder(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_ends_although_a_forked_process_has_a_copy_of_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store");
+        let lock = Lock::take(&path).expect("taken");
+        let _copy = lock.0.try_clone().expect("copied");
+        assert!(matches!(Lock::look(&path), Err(StoreError::InUse { .. })));
+        drop(lock);
+        Lock::look(&path).expect("free");
+        drop(Lock::take(&path).expect("taken again"));
+    }
 
     #[test]
     fn what_cannot_be_made_or_written_is_found_without_an_attempt() {
