@@ -143,11 +143,15 @@ fn summary(status: &Status, out: &mut impl Write) -> io::Result<()> {
 fn details(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "refrain {} {}, SIMD path {}, up {}; memory {} of {} reserved, {} in caches and tables{}",
+        "refrain {} {}, SIMD path {}, up {}{}; memory {} of {} reserved, {} in caches and tables{}",
         status.role,
         status.version,
         status.kernels,
         age(status.uptime_s),
+        match status.cpu_s {
+            Some(seconds) => format!(", CPU time {seconds:.1} s"),
+            None => String::new(),
+        },
         bytes(status.memory.reserved_bytes),
         bytes(status.memory.bound_bytes),
         bytes(status.memory.allocated_bytes),

@@ -173,7 +173,7 @@ fn the_status_has_stable_names() {
 }
 
 /// Names that dashboards rely on: removing one is a change that users must hear of.
-const METRICS: [(&str, &str); 38] = [
+const METRICS: [(&str, &str); 39] = [
     ("refrain_app_bytes_total", "counter"),
     ("refrain_blocks_total", "counter"),
     ("refrain_bypassed_blocks_total", "counter"),
@@ -181,6 +181,7 @@ const METRICS: [(&str, &str); 38] = [
     ("refrain_cache_filled_bytes", "gauge"),
     ("refrain_chunks_not_learnt_total", "counter"),
     ("refrain_confirmations_refused_total", "counter"),
+    ("refrain_cpu_seconds_total", "counter"),
     ("refrain_effort_period_bytes", "gauge"),
     ("refrain_effort_zstd_level", "gauge"),
     ("refrain_flows_driven_by_sender_total", "counter"),
@@ -414,10 +415,19 @@ fn what_was_carried_is_said_by_target_and_class_when_it_is_over() {
 }
 
 #[test]
-fn memory_is_said_by_what_it_counts() {
+fn memory_and_cpu_time_are_those_of_the_process() {
     let pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
     for (_, gateway) in pair.ends() {
-        let memory = gateway.status().memory;
+        let before = cpu_seconds(gateway);
+        let status = gateway.status();
+        let after = cpu_seconds(gateway);
+        let cpu = status.cpu_s.expect("Linux counts it");
+        // The kernel shows whole ticks of each kind.
+        assert!(
+            before - 0.02 <= cpu && cpu <= after + 0.02,
+            "{before} {cpu} {after}"
+        );
+        let memory = status.memory;
         let resident = memory.resident_bytes.expect("Linux says so");
         let seen = resident_bytes(gateway);
         assert!(resident.abs_diff(seen) < 32 << 20, "{resident}, {seen}");
@@ -425,10 +435,28 @@ fn memory_is_said_by_what_it_counts() {
         let shown = refrain(&["status", "-v", "--admin", &gateway.admin.to_string()]);
         let text = String::from_utf8(shown.stdout).expect("text");
         let first = text.lines().nth(1).expect("a line");
-        for part in [" reserved", " in caches and tables", "; process "] {
+        for part in [
+            ", CPU time ",
+            " reserved",
+            " in caches and tables",
+            "; process ",
+        ] {
             assert!(first.contains(part), "{part}: {first}");
         }
     }
+}
+
+/// What the kernel says that a gateway's process has taken: user and system time, in ticks of 10 ms.
+fn cpu_seconds(gateway: &Gateway) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", gateway.process()));
+    let stat = stat.expect("the process runs, on Linux");
+    // Its name, in brackets, may have spaces.
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks
+        .map(|ticks| ticks.parse::<f64>().expect("a number"))
+        .sum::<f64>()
+        / 100.0
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! How much memory this machine, or the container around us, has, and what of it we take.
+//! How much memory this machine, or the container around us, has, and what of it and of the CPU we take.
 //!
 //! The bound on caches defaults to a share of it. Within a container the kernel reports the whole
 //! host, so the smallest limit of the control groups above us counts too.
 
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path, time::Duration};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// The memory that this process may count on, in bytes; `None` where nothing says so.
 pub(crate) fn memory_bytes() -> Option<u64> {
@@ -19,6 +20,12 @@ pub(crate) fn memory_bytes() -> Option<u64> {
 /// What this process has resident, in bytes, as the kernel counts it.
 pub(crate) fn resident_bytes() -> Option<u64> {
     kib_of("VmRSS:", &fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// CPU time that this process has taken, in all its threads.
+pub(crate) fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// `MemTotal` of `/proc/meminfo`.

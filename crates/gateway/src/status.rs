@@ -21,7 +21,7 @@ use crate::{
     gateway::{self, Gateway, Turn},
     keys::PublicKey,
     last_error::LastError,
-    machine::resident_bytes,
+    machine::{cpu_time, resident_bytes},
 };
 pub use store::{Store, StoreAlso};
 pub use targets::{CarriedBytes, TargetTraffic};
@@ -37,6 +37,10 @@ pub struct Status {
     pub kernels: String,
     /// Seconds since it started.
     pub uptime_s: f64,
+    /// Seconds of CPU time that its process has taken, in all threads; none from a program that did
+    /// not count it.
+    #[serde(default)]
+    pub cpu_s: Option<f64>,
     /// Which end finds what repeats, as this one wants it: `auto`, `sender`, `receiver`, `off`.
     pub mode: String,
     /// Memory.
@@ -238,6 +242,7 @@ impl Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernels: config.matching.backend.instruction_set().to_string(),
             uptime_s: gateway.started.elapsed().as_secs_f64(),
+            cpu_s: Some(cpu_time().as_secs_f64()),
             memory: Memory {
                 bound_bytes,
                 reserved_bytes: bound_bytes - gateway.budget.free_bytes(),

@@ -48,6 +48,8 @@ metrics! {
     const OF_GATEWAY: Status = {
         /// Time since the gateway started.
         refrain_uptime_seconds = |it| it.uptime_s;
+        /// CPU time of the whole process.
+        refrain_cpu_seconds_total = |it| it.cpu_s;
         /// Memory limit of all links together.
         refrain_memory_bound_bytes = |it| it.memory.bound_bytes as f64;
         /// Part of the memory limit that the links have reserved.

@@ -34,6 +34,7 @@ fn status(peer: &str) -> Status {
         version: "1".to_owned(),
         kernels: "portable".to_owned(),
         uptime_s: 2.5,
+        cpu_s: Some(0.5),
         mode: "auto".to_owned(),
         memory: Memory {
             bound_bytes: 1 << 40,
