@@ -151,8 +151,8 @@ impl Report {
         writeln!(
             out,
             "{processor}, {cores} cores, SIMD path {}; load before: {load:.1}\n\n\
-             Speeds are medians, for plain data. Archives and pairs use all cores, the other rows use one.\n\
-             A pair is both gateways, a server and a client on this machine.\n\n\
+             Speeds are medians, for plain data. Archives use all cores, the other rows use one.\n\
+             A pair is two gateways with a thread each, a server and a client on this machine.\n\n\
              {:36}{:>8}{:>9}",
             self.backend, "", "GB/s", "Gbit/s"
         )

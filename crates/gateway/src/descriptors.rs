@@ -37,7 +37,7 @@ const DESCRIPTORS_UNLIMITED: usize = 1 << 20;
 
 /// How the process shares out its file descriptors.
 ///
-/// An eighth is for unproven connections, another eighth for lanes and look-ups, and what
+/// At most an eighth is for unproven connections, another eighth for lanes and look-ups, and what
 /// remains is for flows alone.
 #[derive(Debug)]
 pub struct Descriptors {

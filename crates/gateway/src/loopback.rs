@@ -1,4 +1,4 @@
-//! A pair on one machine, each gateway with threads of its own: for demonstrations,
+//! A pair on one machine, each gateway with a thread of its own: for demonstrations,
 //! experiments and tests.
 //!
 //! Options are given as on a command line, so that what is shown is what users get.

@@ -431,7 +431,7 @@ options! {
              a link has fewer lanes and accepts fewer flows. The process itself needs up to 64MiB more.")
             .brief("Limit the memory of all links");
         LANES = OptionSpec::new(BOTH, "lanes", "COUNT", Value("4"),
-            "Keep this many lanes open per link, 1 to 16.");
+            "Keep this many lanes open per link, 1 to 16. Only near ends open lanes: a far end ignores it.");
         LANES_MAX = OptionSpec::new(BOTH, "lanes_max", "COUNT", Value("16"),
             "Allow at most this many lanes per link, 1 to 16.");
         FLOWS_MAX = OptionSpec::new(BOTH, "flows_max", "COUNT", Value("10000"),
