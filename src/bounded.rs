@@ -1,6 +1,6 @@
 //! Values of options, in bounds, so that what makes no sense is said at once.
 
-use std::{fmt::Display, str::FromStr, time::Duration};
+use std::{fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use clap::builder::RangedU64ValueParser;
 use refrain_codec::chunk::chunking::Chunking;
@@ -11,8 +11,6 @@ use crate::table;
 
 /// More connections than any machine has use for.
 const COUNT_MAX: usize = 1 << 20;
-/// A cache on disk: less keeps hardly anything.
-const DISK_CACHE_BYTES_MIN: u64 = 1_000_000;
 /// Longer is not meant, and clocks end somewhere.
 const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const TOO_LONG: &str = "must be at most a year (365d)";
@@ -44,24 +42,45 @@ pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// Bytes of a cache on disk.
+/// Bytes of a cache on disk: less keeps hardly anything.
 pub(crate) fn disk_cache(text: &str) -> Result<ByteSize, String> {
+    size_from("1MB", text, "GiB")
+}
+
+/// Bytes of a chunk store: a few segments.
+pub(crate) fn store_size(text: &str) -> Result<ByteSize, String> {
+    size_from("16MiB", text, "GB")
+}
+
+/// Bytes, at least `least`.
+fn size_from(least: &str, text: &str, unit: &str) -> Result<ByteSize, String> {
+    let ByteSize(bytes_min) = parse(least)?;
     match size(text)? {
-        ByteSize(bytes) if bytes < DISK_CACHE_BYTES_MIN => {
-            Err(format!("must be at least 1MB{}", unit_hint(text, "GiB")))
+        ByteSize(bytes) if bytes < bytes_min => {
+            let hint = unit_hint(text, bytes_min..=u64::MAX, unit);
+            Err(format!("must be at least {least}{hint}"))
         }
         size => Ok(size),
     }
 }
 
-/// What the error of a size that is too small adds, if it has no unit: that was most likely forgotten.
-pub(crate) fn unit_hint(text: &str, unit: &str) -> String {
-    match text.trim().parse::<u64>() {
-        Ok(number) if number > 0 => {
+/// What the error of a size outside `range` adds, if it has no unit: that was most likely forgotten. It suggests
+/// `unit`, or a larger one, with which the size is inside.
+pub(crate) fn unit_hint(text: &str, range: RangeInclusive<u64>, unit: &str) -> String {
+    let Ok(number) = text.trim().parse::<u64>() else {
+        return String::new();
+    };
+    let sizes = [unit, "MiB", "GiB"].map(|unit| format!("{number}{unit}"));
+    let is_inside = |size: &String| {
+        let parsed = size.parse::<ByteSize>();
+        parsed.is_ok_and(|ByteSize(bytes)| range.contains(&bytes))
+    };
+    match sizes.into_iter().find(is_inside) {
+        Some(size) => {
             let bytes = table::count(number, "byte", "bytes");
-            format!(" ({number} means {bytes}: add a unit, such as {number}{unit})")
+            format!(" ({number} means {bytes}: add a unit, such as {size})")
         }
-        _ => String::new(),
+        None => String::new(),
     }
 }
 
@@ -74,13 +93,12 @@ pub(crate) fn chunk_size(text: &str) -> Result<u32, String> {
         true => above / 2,
         false => above,
     };
-    let hint = match nearest < *range.start() {
-        true => unit_hint(text, "KiB"),
-        false => String::new(),
-    };
     match range.contains(&nearest) {
         true => Ok(nearest as u32),
-        false => Err(format!("must be from 1KiB to 1MiB{hint}")),
+        false => {
+            let hint = unit_hint(text, range, "KiB");
+            Err(format!("must be from 1KiB to 1MiB{hint}"))
+        }
     }
 }
 
@@ -167,6 +185,14 @@ mod tests {
         }
         let error = chunk_size("32").expect_err("too small");
         assert!(error.ends_with("such as 32KiB)"), "{error}");
+        let error = store_size("100").expect_err("too small");
+        assert!(error.ends_with("such as 100GB)"), "{error}");
+        // What it suggests is inside the bounds.
+        for (number, suggested) in [("1", "1MiB)"), ("4", "4KiB)"), ("2000000", "")] {
+            let hint = unit_hint(number, 4 << 10..=1 << 30, "KiB");
+            assert!(hint.ends_with(suggested), "{hint}");
+            assert_eq!(hint.is_empty(), suggested.is_empty(), "{hint}");
+        }
         for text in ["0", "32B", "3000000"] {
             let error = chunk_size(text).expect_err(text);
             assert!(error.ends_with("1MiB"), "{error}");

@@ -92,7 +92,7 @@ pub(crate) struct BulkArguments {
     /// Remember chunks of this many bytes in total
     ///
     /// The least recently seen chunks are forgotten first. There are 64 equal parts, and each forgets its
-    /// own chunks. So give somewhat more than should be remembered, and much more for only a few chunks.
+    /// own chunks. Give some more than the data to remember. For a few chunks, give much more.
     /// This takes about a fortieth of SIZE in memory, at the default chunk size.
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = bounded::size)]
     cache_size: ByteSize,
@@ -109,7 +109,7 @@ pub(crate) struct BulkArguments {
     hashers: Option<usize>,
     /// Look up hashes with N threads
     ///
-    /// At most 64 have work.
+    /// More than 64 threads have no effect.
     #[arg(long, value_name = "N", value_parser = bounded::threads())]
     matchers: Option<usize>,
     /// Pass data between stages in batches of this size [default: 1MiB, with GPUs 16MiB]
@@ -141,15 +141,14 @@ struct KeepArguments {
     /// Each chunk is written once. (`refrain czip create` makes archives.)
     #[arg(short, long, value_name = "DIR", requires = "realm")]
     output: Option<PathBuf>,
-    /// Name the service whose flows this may answer
+    /// Store the data under this realm (the near end's --realm)
     ///
-    /// Use the same name as the near end's --realm. The store determines how chunks are cut: --chunk-size,
-    /// --chunk-min, --chunker and --hash cannot be given.
+    /// The store determines how chunks are cut: --chunk-size, --chunk-min, --chunker and --hash cannot be given.
     #[arg(long, value_name = "NAME", requires = "output", value_parser = parse_realm,
           conflicts_with_all = ["chunk_size", "chunk_min", "chunker", "hash"])]
     realm: Option<String>,
     /// Limit the chunk store on disk [default: unchanged, or 100GB for a new one]
-    #[arg(long, value_name = "SIZE", requires = "realm", value_parser = bounded::size)]
+    #[arg(long, value_name = "SIZE", requires = "realm", value_parser = bounded::store_size)]
     store_size: Option<ByteSize>,
     /// Also write private keys and other chunk stores
     ///
@@ -165,12 +164,12 @@ enum Asked {
     Only(Method),
 }
 
-fn parse_method(name: &str) -> Result<Asked, String> {
+fn parse_method(name: &str) -> Result<Asked, &'static str> {
     match name {
         "auto" => Ok(Asked::Auto),
         name => match name.parse() {
             Ok(method) => Ok(Asked::Only(method)),
-            Err(error) => Err(format!("{error}, or `auto`")),
+            Err(_) => Err("expected `auto`, `pipeline`, `harens`, `naive` or `cuda`"),
         },
     }
 }
@@ -340,10 +339,7 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
     match (BATCH_BYTES_MIN..=BATCH_BYTES_MAX).contains(&asked) {
         true => Ok(asked as usize),
         false => {
-            let hint = match asked < BATCH_BYTES_MIN {
-                true => bounded::unit_hint(text, "KiB"),
-                false => String::new(),
-            };
+            let hint = bounded::unit_hint(text, BATCH_BYTES_MIN..=BATCH_BYTES_MAX, "KiB");
             Err(format!("must be from 4KiB to 1GiB{hint}"))
         }
     }

@@ -27,7 +27,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) struct CheckArguments {
     #[command(flatten)]
     options: CheckOptions,
-    /// Wait up to SECONDS for the far end if it does not run yet
+    /// Wait up to SECONDS for the far end if it is not running yet
     #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true,
           value_parser = bounded::seconds_from(Duration::ZERO))]
     wait: Duration,
@@ -41,8 +41,10 @@ pub(crate) struct CheckArguments {
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let options = &arguments.options;
     if !options.names_a_pair() {
-        let admin = options.admin()?;
-        return ask_near_end(admin.as_ref(), arguments.wait, arguments.json);
+        let (admin, token) = (options.admin()?, options.admin_token_file()?);
+        let token = token.as_deref().map(local::read_token).transpose()?;
+        let near_end = || near_end(admin.as_ref(), token.as_deref());
+        return ask_near_end(near_end, arguments.wait, arguments.json);
     }
     let config = options.resolve()?;
     let _log = arguments.log.begin(config.log);
@@ -67,11 +69,15 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
 }
 
 /// Reports the links of the near end that runs here; an error if one is down.
-fn ask_near_end(admin: Option<&Place>, wait: Duration, json: bool) -> anyhow::Result<()> {
+fn ask_near_end(
+    near_end: impl Fn() -> anyhow::Result<Found>,
+    wait: Duration,
+    json: bool,
+) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
         let is_late = began.elapsed() >= wait;
-        match near_end(admin) {
+        match near_end() {
             Ok(found) => {
                 let peers = &found.status.peers;
                 if is_late || peers.iter().all(|peer| peer.up) {
@@ -86,9 +92,9 @@ fn ask_near_end(admin: Option<&Place>, wait: Duration, json: bool) -> anyhow::Re
     }
 }
 
-fn near_end(admin: Option<&Place>) -> anyhow::Result<Found> {
+fn near_end(admin: Option<&Place>, token: Option<&str>) -> anyhow::Result<Found> {
     let found = match admin {
-        Some(place) => local::ask(place, None)?,
+        Some(place) => local::ask(place, token)?,
         None => {
             let mut found = local::find("--peer, --key and --peer-key")?;
             if found.iter().any(|found| found.status.role == "near") {
@@ -159,7 +165,7 @@ fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
         report.peer, report.wire_version
     )?;
     writeln!(out, "handshake    {:10.2} ms", report.handshake_ms)?;
-    writeln!(out, "hello        {:10.2} ms", report.hello_ms)?;
+    writeln!(out, "first answer {:10.2} ms", report.hello_ms)?;
     writeln!(
         out,
         "round trip   {:10.2} ms, smoothed as in `refrain status`; {:.2} to {:.2}",

@@ -12,7 +12,7 @@ mod report;
 
 use std::{
     fs::File,
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -58,10 +58,14 @@ pub(crate) fn run(arguments: &CostArguments) -> anyhow::Result<()> {
     crate::report::to_stdout(arguments.json, &report, |out| report.print(out))
 }
 
-/// A path may have control characters, which a terminal would obey.
-fn wrong_input(error: anyhow::Error) -> UsageError {
-    let text = format!("{error:#}").replace(char::is_control, " ");
-    UsageError(anyhow!(text))
+/// A path may have control characters, which a terminal would obey. That a file cannot be read is no error of
+/// usage.
+fn wrong_input(error: anyhow::Error) -> anyhow::Error {
+    let text = anyhow!(format!("{error:#}").replace(char::is_control, " "));
+    match error.is::<io::Error>() {
+        true => text,
+        false => UsageError(text).into(),
+    }
 }
 
 fn reckon(arguments: &CostArguments) -> anyhow::Result<Report> {

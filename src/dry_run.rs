@@ -20,8 +20,9 @@ use refrain_store::{DiskStore, StoreError};
 use crate::table::bytes;
 
 /// Options that the line of another one shows.
-const SHOWN_WITH: [(&str, &[&str]); 5] = [
+const SHOWN_WITH: [(&str, &[&str]); 6] = [
     ("peer", &["peer_key"]),
+    ("public key", &["key"]),
     ("store", &["store_size", "realm"]),
     ("memory", &["cache_size"]),
     ("lanes", &["lanes_max"]),
@@ -44,8 +45,12 @@ type Given = [(&'static OptionSpec, String)];
 pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyhow::Result<()> {
     let history = config.history.as_ref();
     let neighbours = history.map(History::check).transpose()?;
-    for warning in history.map(History::unknown_realms).unwrap_or_default() {
-        tracing::warn!("{warning}");
+    if let Some(history) = history {
+        let warnings = [history.lack_of_room(), history.loss()];
+        let warnings = warnings.into_iter().flatten();
+        for warning in warnings.chain(History::unknown_realms(history)) {
+            tracing::warn!("{warning}");
+        }
     }
     let is_near = config.role != Role::Far;
     let role = config.role.name();
@@ -130,7 +135,7 @@ fn common(
     line: &mut impl FnMut(&str, String) -> io::Result<()>,
 ) -> io::Result<()> {
     let peers = &config.peers;
-    line("key", format!("{}, its public key", config.key.public()))?;
+    line("public key", config.key.public().to_string())?;
     for way_in in &config.ways_in {
         let behind = match way_in.peer.filter(|_| peers.len() > 1) {
             None => "the peer".to_owned(),

@@ -1,8 +1,15 @@
 //! Gateways on this machine: found by their local sockets, asked for their status.
 
-use std::{fmt, io, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
@@ -11,11 +18,12 @@ use refrain_gateway::{
     local_socket,
     status::{Peer, Status},
     target::Target,
+    text_file,
 };
 use refrain_http_ranges::{Host, ProxyChoice, RemoteError, RemoteOptions};
 use tokio::{net::UnixStream, time::timeout};
 
-use crate::usage::UsageError;
+use crate::{stderr::cannot_open, usage::UsageError};
 
 /// Where gateways serve their admin pages in the README and the examples.
 const USUAL_ADDRESSES: [&str; 2] = ["127.0.0.1:9001", "127.0.0.1:9002"];
@@ -150,6 +158,17 @@ pub(crate) fn only(mut found: Vec<Found>) -> anyhow::Result<Found> {
         );
     }
     Err(UsageError(anyhow!(text)).into())
+}
+
+/// No file of an admin token is longer.
+const TOKEN_FILE_BYTES_MAX: u64 = 1 << 16;
+
+/// The admin token in a file.
+pub(crate) fn read_token(path: &Path) -> anyhow::Result<String> {
+    let file = File::open(path).with_context(|| cannot_open(path))?;
+    let token = text_file::read(file, TOKEN_FILE_BYTES_MAX, "larger than 64 KiB");
+    let token = token.with_context(|| cannot_open(path))?;
+    Ok(token.trim().to_owned())
 }
 
 /// Asks one gateway for its status.

@@ -93,7 +93,7 @@ enum Command {
     /// A client fetches all objects three times: directly, with each object as one zstd frame, and through
     /// a pair of gateways. The link between client and web server is simulated inside this program. With
     /// the built-in content and the default link, this takes about 25 seconds. Direct and zstd transfers that
-    /// would take longer than 20 seconds are not made: their seconds are the least that rate and delay allow.
+    /// would take longer than 20 seconds are not run. The shortest possible time is computed from rate and delay.
     /// The pair always transfers everything.
     Demo(demo::DemoArguments),
     /// Make a private key and its public key, and print the public key
@@ -133,7 +133,7 @@ enum Command {
     /// HOST:PORT or --admin SOCKET chooses one.
     #[command(after_long_help = each_option!())]
     Check(check::CheckArguments),
-    /// Estimate the saved traffic per month, its CPU hours, and the price of traffic from which it pays
+    /// Estimate the saved traffic per month, its CPU hours, and the break-even price of traffic
     Cost(cost::CostArguments),
     /// Measure how fast this machine encodes, decodes, stores, archives and carries data
     Bench(bench::BenchArguments),

@@ -2,7 +2,7 @@
 
 use std::{io, io::Write, path::PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use clap::CommandFactory;
 use clap_mangen::Man;
 
@@ -23,6 +23,11 @@ pub(crate) struct ManArguments {
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
     let program = Arguments::command();
     if let Some(folder) = &arguments.out {
+        ensure!(
+            folder.is_dir() || !folder.exists(),
+            "\"{}\" is not a directory",
+            folder.display()
+        );
         let cannot_write = || format!("cannot write manual pages to \"{}\"", folder.display());
         std::fs::create_dir_all(folder).with_context(cannot_write)?;
         return clap_mangen::generate_to(program, folder).with_context(cannot_write);

@@ -10,7 +10,7 @@ use anyhow::Context;
 use refrain_gateway::{
     acceptor, admin,
     arguments::{FarOptions, NearOptions, Options, Program},
-    config::{Config, HistoryOptions},
+    config::Config,
     gateway::Gateway,
     local_socket::{self, SocketFile},
     options::Role,
@@ -22,7 +22,6 @@ use crate::{
     bounded, dry_run,
     interrupt::{HANGUP, Signals},
     log::LogForm,
-    table::bytes,
 };
 
 /// How long lanes may take to say that the gateway leaves.
@@ -97,17 +96,7 @@ fn run<P: Program>(
         tracing::warn!("{warning}");
     }
     if arguments.dry_run {
-        if let Some(history) = &started.history {
-            warn_of_room(history);
-            if let Some(loss) = history.loss() {
-                tracing::warn!("{loss}");
-            }
-        }
         return dry_run::run(&started, &options.given()?, &mut std::io::stdout().lock());
-    }
-    if let Some(history) = started.history.clone() {
-        // In a thread of its own: a disk that hangs stops no traffic.
-        std::thread::spawn(move || warn_of_room(&history));
     }
     let ended = block_on(started.peers.len(), async {
         let mut tasks = Tasks::default();
@@ -135,16 +124,6 @@ fn run<P: Program>(
         tracing::info!("stopped");
     }
     ended
-}
-
-/// Warns if the store would not find the room that it may take.
-fn warn_of_room(history: &HistoryOptions) {
-    if let Some(room) = history.lack_of_room() {
-        let [size, used, free] = [history.size.0, room.used_bytes, room.free_bytes].map(bytes);
-        tracing::warn!(
-            "the store may use {size}, and uses {used}, but its disk has only {free} free"
-        );
-    }
 }
 
 /// Runs a gateway with so many peers. A link's engine is behind one lock, so threads that no link has to itself would only

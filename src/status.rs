@@ -5,14 +5,11 @@ mod watch;
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
-use anyhow::{Context, anyhow};
 use console::Term;
-use refrain_gateway::text_file::remove_byte_order_mark;
 
 use crate::{
     bounded::seconds_from,
     local::{self, Found, Place},
-    stderr::cannot_open,
 };
 use tables::View;
 
@@ -75,12 +72,7 @@ fn fetch(arguments: &StatusArguments) -> anyhow::Result<Found> {
     let Some(admin) = &arguments.admin else {
         return local::only(local::find("--admin HOST:PORT")?);
     };
-    let token = arguments.admin_token_file.as_ref().map(|path| {
-        let mut token = std::fs::read(path).with_context(|| cannot_open(path))?;
-        remove_byte_order_mark(&mut token);
-        let token = String::from_utf8(token).map_err(|_| anyhow!("it is not a text file (UTF-8)"));
-        let token = token.with_context(|| cannot_open(path))?;
-        anyhow::Ok(token.trim().to_owned())
-    });
-    Ok(local::ask(admin, token.transpose()?.as_deref())?)
+    let token = arguments.admin_token_file.as_deref();
+    let token = token.map(local::read_token).transpose()?;
+    Ok(local::ask(admin, token.as_deref())?)
 }

@@ -20,6 +20,7 @@ use refrain_store::{
 };
 
 use crate::{
+    bounded,
     progress::bar,
     report,
     stderr::{cannot_open, warn},
@@ -72,7 +73,7 @@ struct AddArguments {
     /// Add all files in this directory, and in all directories below it
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Name the service whose flows this history may answer, with the same name as the near end's --realm
+    /// Store the history under this realm (the near end's --realm)
     #[arg(long, value_name = "NAME", value_parser = parse_realm)]
     realm: String,
     /// Also add private keys and other chunk stores, which are otherwise skipped, since predictions reveal
@@ -89,7 +90,7 @@ struct AddArguments {
 #[derive(clap::Args)]
 struct NewStoreOptions {
     /// Limit the store on disk to this size [default: unchanged, or 100GB for a new store]
-    #[arg(long, env = "REFRAIN_STORE_SIZE", value_name = "SIZE")]
+    #[arg(long, env = "REFRAIN_STORE_SIZE", value_name = "SIZE", value_parser = bounded::store_size)]
     store_size: Option<ByteSize>,
     /// Set the average chunk size of a new store, a power of two [default: 8KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_average)]

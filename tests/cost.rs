@@ -121,8 +121,9 @@ fn the_first_line_is_the_answer() {
     const LOSS: &str =
         "costs 1.00 more per month than the 27.40 without elimination, receiver-driven";
     const SENDER: &str = "saves 12.0 TB of 20.0 TB of traffic per month (60.0 %), sender-driven";
-    const CPU: &str = "that of 0.00200 CPU hours";
-    const PRICE: &str = "0.000200 (in the currency of your prices)";
+    const CPU: &str = "pays if 1 GB of traffic is worth more than 0.00200 CPU hours";
+    const PRICE: &str =
+        "break-even price per GB of traffic: 0.000200 (in the currency of your prices)";
     for (arguments, saves, break_even) in [
         ("", VOLUME, CPU),
         ("--price-gb 0.09", VOLUME, CPU),
@@ -132,13 +133,13 @@ fn the_first_line_is_the_answer() {
         (
             "--redundancy-sender 60%",
             SENDER,
-            "that of 0.00311 CPU hours",
+            "pays if 1 GB of traffic is worth more than 0.00311 CPU hours",
         ),
     ] {
         let all = format!("cost --traffic 20TB --redundancy 50% --cpu-receiver 3.6 {arguments}");
         let shown = refrain(&all.split_whitespace().collect::<Vec<_>>());
         let text = String::from_utf8(shown.stdout).expect("text");
-        let answer = format!("{saves}; break-even price per GB of traffic: {break_even}\n");
+        let answer = format!("{saves}; {break_even}\n");
         assert!(text.starts_with(&answer), "{arguments}: {text}");
     }
 }
@@ -342,6 +343,11 @@ fn what_cannot_be_is_one_clear_error() {
         (&["--traffic", "1TB"], "--redundancy"),
         (&["--traffic", "-1TB", "--redundancy", "30%"], "--traffic"),
         (&["--traffic", "0", "--redundancy", "30%"], "--traffic"),
+        (&["--traffic", "5", "--redundancy", "30%"], "such as 5GB"),
+        (
+            &[&ENOUGH[..], &["--redundancy-both", "20%"]].concat(),
+            "--redundancy-both",
+        ),
         (&["--traffic", "1TB", "--redundancy", "30"], "such as 30%"),
         (&["--traffic", "1TB", "--redundancy", "-3%"], "0% to 100%"),
         (&["--traffic", "1TB", "--redundancy", "NaN%"], "0% to 100%"),
@@ -382,13 +388,15 @@ fn what_cannot_be_is_one_clear_error() {
             &[&ENOUGH[..], &["--cpu-none", "99", "--cpu-sender", "99"]].concat(),
             "cores",
         ),
-        (&["nowhere/run.json"], "nowhere/run.json"),
     ] {
         let (code, error) = refrain_fails(&[&["cost"], arguments].concat());
         assert_eq!(code, 2, "{arguments:?}: {error}");
         assert!(error.contains(part), "{arguments:?}: {error}");
         assert!(!error.contains("panicked"), "{error}");
     }
+    let (code, error) = refrain_fails(&["cost", "nowhere/run.json"]);
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("nowhere/run.json"), "{error}");
 }
 
 #[test]

@@ -256,6 +256,11 @@ fn http_clients_sign_in_where_the_proxy_asks_for_it() {
             assert!(head.starts_with("HTTP/1.1 407 "), "{wrong}: {head}");
             let challenge = "\r\nProxy-Authenticate: Basic realm=\"refrain\"\r\n";
             assert!(head.contains(challenge), "{head}");
+            // Two logins are none.
+            let has_login = wrong.matches("Proxy-Authorization").count() == 1;
+            let body = client.rest();
+            let is_refused = body.contains("wrong user name or password");
+            assert_eq!(is_refused, has_login, "{wrong}: {body}");
         }
     }
     let mut client = HandMadeClient::say(http, &format!("{get}{right}\r\n"));

@@ -63,12 +63,12 @@ pub(super) struct Given {
 fn parse_traffic(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(ByteSize(0)) => Err("must be greater than zero".to_owned()),
-        Ok(size) => Ok(size),
-        // Of a number without a unit, which is a number of bytes.
-        Err(UnitError::TooFine) if text.trim().parse::<f64>().is_ok() => {
+        // As a number of bytes, it is hardly meant.
+        Ok(_) | Err(UnitError::TooFine) if text.trim().parse::<f64>().is_ok() => {
             let number = text.trim();
             Err(format!("the unit is missing (such as {number}GB)"))
         }
+        Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -136,6 +136,7 @@ mod tests {
         assert!(parse_traffic("0").is_err() && parse_traffic("9.1TB").is_ok());
         for (text, advice) in [
             ("9.1", "the unit is missing (such as 9.1GB)"),
+            ("5", "the unit is missing (such as 5GB)"),
             ("0.5B", "finer than"),
             ("x", "a number and a unit"),
         ] {

@@ -15,7 +15,7 @@ use super::{
     model::{Driven, Service, gb_per_hour, load_of_cpu},
     paper,
 };
-use crate::table::{age, bytes};
+use crate::table::{age, bytes, percent};
 
 /// A figure and where it is from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -221,6 +221,17 @@ fn shares(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Shares> 
         ),
     };
     let is_assumed = given.redundancy_sender.is_none() && by_both.is_some();
+    if let Some(share) = given.redundancy_both {
+        let least = match is_assumed {
+            true => receiver.value,
+            false => receiver.value.max(sender.value),
+        };
+        ensure!(
+            share >= least,
+            "--redundancy-both must be at least {}: both together save no less than each of them",
+            percent(least, 1.0)
+        );
+    }
     Ok(Shares {
         receiver_share: receiver,
         sender_share: sender,

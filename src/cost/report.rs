@@ -89,7 +89,6 @@ impl Report {
     /// The savings of what this run did, or of the kind of elimination that saves more, and from when on they
     /// pay. An upper limit is never the answer: where it is one, `both` is known.
     fn answer(&self) -> String {
-        const PRICE: &str = "break-even price per GB of traffic";
         let shares = &self.inputs.shares;
         let (kind, bill) = match &self.both {
             Some(both) => ("both (auto)", both),
@@ -117,8 +116,11 @@ impl Report {
         let break_even = match (bill.cpu_hours_per_saved_gb, bill.break_even_per_gb) {
             (None, _) => "no break-even price: it saves no traffic".to_owned(),
             (Some(0.0), _) => "it adds no CPU time, so it pays at any price of traffic".to_owned(),
-            (_, Some(price)) => format!("{PRICE}: {}", amount(price)),
-            (Some(hours), None) => format!("{PRICE}: that of {} CPU hours", amount(hours)),
+            (_, Some(price)) => format!("break-even price per GB of traffic: {}", amount(price)),
+            (Some(hours), None) => format!(
+                "pays if 1 GB of traffic is worth more than {} CPU hours",
+                amount(hours)
+            ),
         };
         let currency = match bill.left.or(bill.break_even_per_gb) {
             Some(_) => " (in the currency of your prices)",

@@ -462,7 +462,7 @@ fn parse_index_memory(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(asked).ok();
     let enough = bytes.filter(|&bytes| bytes >= INDEX_BYTES_MIN);
     enough.ok_or_else(|| {
-        let hint = bounded::unit_hint(text, "MiB");
+        let hint = bounded::unit_hint(text, INDEX_BYTES_MIN as u64..=u64::MAX, "MiB");
         format!("must be at least 1MB{hint}")
     })
 }

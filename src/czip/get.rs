@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use indicatif::ProgressBar;
 use refrain_czip::get::{
@@ -142,15 +142,23 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         },
     );
     bar.finish_and_clear();
-    // What another get has there is not of this one.
+    // What another get has there is not of this one. What came of a damaged archive cannot be resumed.
     if got
         .as_ref()
-        .is_err_and(|error| !matches!(error, GetError::Busy { .. }))
+        .is_err_and(|error| !matches!(error, GetError::Busy { .. }) && !error.is_damage())
     {
         leftover.report();
     }
     let report = interrupt.or(got.map_err(|error| match error {
         GetError::Remote(error) => open::failed(error),
+        error @ (GetError::Archive(_) | GetError::Chunk { .. }) => {
+            let advice = match error.is_damage() {
+                true => leftover.advice_on_damage(),
+                false => String::new(),
+            };
+            let url = open::shown(&arguments.url);
+            anyhow!("cannot read \"{url}\": {error}{advice}")
+        }
         error => error.into(),
     }))?;
     tell_of(&report);
@@ -232,6 +240,16 @@ impl Leftover {
                 ));
             }
         });
+    }
+
+    /// What to do where the archive is damaged.
+    fn advice_on_damage(&self) -> String {
+        let removal = partial(&self.output).map(|left| {
+            let path = shell_word(&left.path);
+            format!("; remove the partial download with: rm -r {path}")
+        });
+        let removal = removal.unwrap_or_default();
+        format!(" (ask for a new archive{removal})")
     }
 }
 
@@ -375,18 +393,24 @@ impl Report<'_> {
             fetched += &format!(", {share} of the plain content");
         }
         let parts = match got.has_ranges {
-            true => format!(
-                "header {}, table {}, frames {}",
-                of(&got.header),
-                of(&got.table),
-                of(&got.frames)
+            true => (
+                "parts",
+                format!(
+                    "header {}, table {}, frames {}",
+                    of(&got.header),
+                    of(&got.table),
+                    of(&got.frames)
+                ),
             ),
             // All of it came in one answer, whatever it was asked for.
-            false => "not separate: the server does not support Range requests".to_owned(),
+            false => (
+                "range requests",
+                "not supported by the server: fetched the archive from its start".to_owned(),
+            ),
         };
         lines.extend([
             ("fetched", fetched),
-            ("parts", parts),
+            parts,
             ("archive size", bytes(got.archive_bytes)),
         ]);
         match &self.stored {
@@ -471,7 +495,10 @@ mod tests {
 
     #[test]
     fn parts_are_shown_only_where_they_were_fetched_apart() {
-        for (has_ranges, said) in [(true, "frames 7 B in 1 request"), (false, "not separate: ")] {
+        for (has_ranges, name, said) in [
+            (true, "parts", "frames 7 B in 1 request"),
+            (false, "range requests", "not supported"),
+        ] {
             let got = GetReport {
                 frames: Transfer {
                     bytes: 7,
@@ -486,10 +513,10 @@ mod tests {
                 got: &got,
             };
             let lines = report.lines(true);
-            let parts = lines.iter().find(|(name, _)| *name == "parts");
-            let (_, parts) = parts.expect("a line");
-            assert!(parts.contains(said), "{parts}");
-            assert_eq!(parts.contains("frames"), has_ranges, "{parts}");
+            let line = lines.iter().find(|(found, _)| *found == name);
+            let (_, line) = line.expect("a line");
+            assert!(line.contains(said), "{line}");
+            assert_eq!(line.contains("frames"), has_ranges, "{line}");
         }
     }
 

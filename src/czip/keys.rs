@@ -19,7 +19,7 @@ use refrain_czip::{
 use refrain_gateway::text_file::remove_byte_order_mark;
 use zeroize::Zeroizing;
 
-use crate::stderr;
+use crate::{stderr, usage::UsageError};
 
 /// No file of keys is longer.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -86,7 +86,13 @@ impl EncryptArguments {
         for key in &self.encrypt_to {
             // Files may have names that begin as keys do.
             let is_key = key.starts_with("age1") || key.starts_with("ssh-");
-            let is_file = !is_key || Path::new(key).exists();
+            let is_file = Path::new(key).exists();
+            if !is_key && !is_file {
+                let error = anyhow!(
+                    "--encrypt-to: \"{key}\" is neither an age or ssh public key nor an existing file"
+                );
+                return Err(UsageError(error).into());
+            }
             let content = match is_file {
                 true => {
                     let content = read(Path::new(key))?;

@@ -42,10 +42,10 @@ impl ListenArguments {
         }
     }
 
-    /// Has `make` make what serves, and that serve until SIGTERM or Ctrl-C. `what` is for the log.
+    /// Has `make` make what serves, and that serve until SIGTERM or Ctrl-C. `log` logs where it listens.
     pub(super) fn serve<S>(
         &self,
-        what: &str,
+        log: impl FnOnce(SocketAddr),
         make: impl FnOnce() -> anyhow::Result<S>,
         run: impl AsyncFnOnce(&S, TcpListener, Stop, Stop) -> io::Result<()>,
     ) -> anyhow::Result<()> {
@@ -60,7 +60,7 @@ impl ListenArguments {
             let mut signals = Signals::listen()?;
             // With port 0 this alone says which one it is.
             let (listener, address) = acceptor::bind(self.listen, "listen")?;
-            tracing::info!(%address, what, "serving");
+            log(address);
             let (stop, stopped) = oneshot::channel();
             let (end, ended) = oneshot::channel();
             let drain = self.drain;

@@ -202,10 +202,10 @@ impl ArchiveArguments {
         }
     }
 
-    /// What messages call it. What follows a `?` in an address is often a signature that opens the door.
+    /// What messages call it.
     pub(super) fn called(&self) -> String {
-        match url(&self.archive).and_then(|url| url.split_once('?')) {
-            Some((address, _)) => format!("{address}?..."),
+        match url(&self.archive) {
+            Some(url) => shown(url),
             None if is_standard(&self.archive) => "standard input".to_owned(),
             None => self.archive.display().to_string(),
         }
@@ -246,6 +246,14 @@ pub(super) fn url(path: &Path) -> Option<&str> {
         .iter()
         .any(|known| scheme.eq_ignore_ascii_case(known));
     is_url.then_some(text)
+}
+
+/// An address in messages. What follows a `?` is often a signature that opens the door.
+pub(super) fn shown(url: &str) -> String {
+    match url.split_once('?') {
+        Some((address, _)) => format!("{address}?..."),
+        None => url.to_owned(),
+    }
 }
 
 /// The path of the entry that `asked` means: as it is, or as `list` shows one that has bytes which it

@@ -1,6 +1,6 @@
 //! `refrain czip proxy`: between clients that know nothing of CZIP and any web server.
 
-use std::{fs, path::PathBuf};
+use std::{fs, net::SocketAddr, path::PathBuf};
 
 use anyhow::ensure;
 use refrain_czip::{
@@ -76,9 +76,10 @@ pub(super) fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
         ..defaults
     };
     let make = || Ok(Proxy::new(&options)?);
-    (arguments.listen).serve(
-        &arguments.origin,
-        make,
-        async |proxy, listener, stop, end| proxy.run(listener, stop, end).await,
-    )
+    let log = |address: SocketAddr| {
+        tracing::info!(%address, origin = arguments.origin, "serving");
+    };
+    (arguments.listen).serve(log, make, async |proxy, listener, stop, end| {
+        proxy.run(listener, stop, end).await
+    })
 }

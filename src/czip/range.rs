@@ -1,4 +1,4 @@
-//! Ranges as people write them: `1G-1G+64K`, `100-200`, `4096-`.
+//! Ranges as people write them: `1GiB-1GiB+64KiB`, `100-200`, `4096-`.
 
 use std::{ops::Range, str::FromStr};
 
@@ -16,7 +16,7 @@ pub(super) struct ByteRange {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum RangeError {
     /// It has no `-`.
-    #[error("must be a range, such as 1G-1G+64K, 100-200 or 4096-")]
+    #[error("must be a range, such as 1GiB-1GiB+64KiB, 100-200 or 4096-")]
     NoRange,
     /// Nothing is in front of its `-`.
     #[error("the start is missing (0{text} begins at the first byte)")]

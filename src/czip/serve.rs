@@ -1,6 +1,6 @@
 //! `refrain czip serve`: archives over HTTP, as they are, as their content, and chunk by chunk.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::Context;
 use refrain_czip::serve::{ServeOptions, Server};
@@ -31,7 +31,10 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         Server::new(&arguments.folder, options)
             .with_context(|| format!("cannot serve \"{folder}\""))
     };
-    (arguments.listen).serve(&folder, make, async |server, listener, stop, end| {
+    let log = |address: SocketAddr| {
+        tracing::info!(%address, directory = folder, "serving");
+    };
+    (arguments.listen).serve(log, make, async |server, listener, stop, end| {
         server.run(listener, stop, end).await
     })
 }

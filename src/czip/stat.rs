@@ -257,8 +257,12 @@ impl Report {
                 0 => String::new(),
                 some => format!(", {some} of them with a base"),
             };
+            let explanation = match stream.name == Stream::Weave.to_string() {
+                true => " (joins content, fields and times)",
+                false => "",
+            };
             let text = format!(
-                "{}: {}, {} unique in {}, {} stored in {}{with_base}",
+                "{}{explanation}: {}, {} unique in {}, {} stored in {}{with_base}",
                 stream.name,
                 stream.bytes.map_or_else(unknown, bytes),
                 stream.unique_bytes.map_or_else(unknown, bytes),

@@ -215,7 +215,7 @@ impl Report {
         if self.ways.iter().any(|way| way.calculated) {
             writeln!(
                 out,
-                "calculated: the least that rate and delay allow, since a transfer would take longer \
+                "calculated: the shortest time that rate and delay allow, since a transfer would take longer \
                  than {TRANSFER_SECONDS_MAX} s"
             )?;
         }
@@ -346,7 +346,7 @@ verified: received data is identical to sent data
         for part in [
             "in 0.25 s instead of 400 s (calculated)\n",
             "direct              calculated: 400            1.00 MB\n",
-            "\ncalculated: the least that rate and delay allow, since a transfer would take longer than 20 s\n",
+            "\ncalculated: the shortest time that rate and delay allow, since a transfer would take longer than 20 s\n",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }

@@ -63,10 +63,9 @@ fn since(moment_s: u64) -> String {
 pub(super) fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "added {}, {}, {}",
+        "added {}, {}",
         count(report.added_files, "file", "files"),
-        bytes(report.added_bytes),
-        count(report.added_chunks, "chunk", "chunks")
+        bytes(report.added_bytes)
     )?;
     let others = [
         ("unchanged", report.unchanged_files),

@@ -183,7 +183,7 @@ fn errors_of_usage_have_one_form() {
 #[test]
 fn all_missing_options_are_named_at_once() {
     let far = ["--key", "--peer-key"];
-    let near = ["--peer", "--key", "--peer-key", "one of --forward"];
+    let near = ["--peer", "--key", "--peer-key", "one of: --forward"];
     for (end, options) in [("far", &far[..]), ("near", &near)] {
         let (code, error) = refrain_fails(&[end]);
         assert_eq!(code, 2);
@@ -242,7 +242,15 @@ fn configurations_with_mistakes() {
     }
     let (code, error) = far_fails(&site, &["--config", "nowhere/far.toml"]);
     assert_eq!(code, 2);
-    assert!(error.contains("nowhere/far.toml"), "{error}");
+    assert!(
+        error.contains("--config: ") && error.contains("nowhere/far.toml"),
+        "{error}"
+    );
+    let far = command(&["far", "--dry-run"])
+        .env("REFRAIN_CONFIG", "nowhere/far.toml")
+        .output();
+    let error = String::from_utf8_lossy(&far.expect("it runs").stderr).into_owned();
+    assert!(error.contains("REFRAIN_CONFIG: "), "{error}");
     let (code, error) = far_fails(&site, &["--rate", "fast"]);
     assert_eq!(code, 2);
     assert!(error.contains("--rate"), "{error}");

@@ -138,8 +138,8 @@ fn what_cannot_be_kept_is_said_before_anything_is_read() {
                 "--store-size",
                 "1MB",
             ],
-            1,
-            "store",
+            2,
+            "--store-size",
         ),
         (
             &["in", "-o", "in/a", "--realm", "songs"],

@@ -242,6 +242,17 @@ fn options_say_how_an_archive_is_made() {
 }
 
 #[test]
+fn a_directory_is_not_opened_as_an_archive() {
+    let world = World::new();
+    world.write("d/file", b"content");
+    let expected = "refrain: cannot open \"d\": it is a directory, not an archive\n";
+    for command in ["list", "cat", "verify"] {
+        let (_, error) = world.fails(&[command, "d"]);
+        assert_eq!(error, expected);
+    }
+}
+
+#[test]
 fn damage_is_found_and_named() {
     let world = World::new();
     world.write("file", &noise(1, 300_000));

@@ -434,6 +434,22 @@ fn what_a_get_leaves_is_reported_with_what_resumes_and_removes_it() {
 }
 
 #[test]
+fn a_get_of_a_damaged_archive_is_not_to_be_resumed() {
+    let world = World::new();
+    let mut archive = archive(&world, &noise(1, 1 << 20));
+    let middle = archive.len() / 2;
+    archive[middle] ^= 1;
+    let server = Server::start(archive, u64::MAX);
+    let (code, error) = world.fails(&["get", &server.url(), "-o", "out"]);
+    assert_eq!(code, Some(1));
+    let begin = format!("refrain: cannot read \"{}\": frame ", server.url());
+    assert!(error.starts_with(&begin), "{error}");
+    assert!(error.contains("ask for a new archive"), "{error}");
+    assert!(error.ends_with("rm -r out.part)\n"), "{error}");
+    assert!(!error.contains("same command"), "{error}");
+}
+
+#[test]
 fn an_interrupted_get_reports_what_it_leaves() {
     let world = World::new();
     let server = Server::start(archive(&world, &noise(1, 4 << 20)), 2 << 20);
@@ -516,6 +532,9 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
     let expected = " \"content\": it is a file, not a directory\n";
     assert_eq!(error, format!("refrain: cannot access{expected}"));
     let origin = server.url();
+    let (_, error) = world.fails(&["get", &origin, "-o", "nowhere/out"]);
+    let expected_of_output = "\"nowhere/out\": its directory does not exist\n";
+    assert_eq!(error, format!("refrain: cannot write {expected_of_output}"));
     let proxy = ["proxy", "--origin", &origin, "--cache", "content"];
     let (_, error) = world.fails(&[&proxy[..], &["--listen", "127.0.0.1:0"]].concat());
     assert_eq!(error, format!("refrain: cannot open{expected}"));

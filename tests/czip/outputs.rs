@@ -132,7 +132,7 @@ fn an_archive_that_is_replaced_keeps_its_mode_and_a_link_to_it_stays() {
     assert!(error.contains("directory"), "{error}");
     let (_, error) = world.fails(&["create", "file", "-o", "none/x.czip"]);
     assert!(
-        error.starts_with("refrain: cannot write to \"none/x.czip\": No such file")
+        error.starts_with("refrain: cannot write to \"none/x.czip\": its directory does not exist")
             && !error.contains(".refrain-"),
         "{error}"
     );

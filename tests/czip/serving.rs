@@ -47,6 +47,7 @@ pub(crate) fn serve(
     });
     let first = log.next().expect("it says where it listens");
     let address = first["address"].as_str().expect("an address");
+    assert_eq!(first["directory"], folder);
     let url = format!("http://{address}");
     (serving, log, url)
 }

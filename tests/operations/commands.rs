@@ -94,6 +94,20 @@ fn check_says_whether_the_pair_works_and_how_fast_the_way_is() {
 }
 
 #[test]
+fn a_check_without_a_far_end_says_how_long_it_waited() {
+    let site = Site::new();
+    let check = site.check();
+    let check = check.each_ref().map(String::as_str);
+    let (code, error) = refrain_fails(&[&check[..], &["--wait", "0.3"]].concat());
+    assert_eq!(code, 1, "{error}");
+    let address = site.far_listen.to_string();
+    for part in [&address, "is refrain far running", ", also after 300ms"] {
+        assert!(error.contains(part), "{part} is not in: {error}");
+    }
+    assert!(!error.contains("os error"), "{error}");
+}
+
+#[test]
 fn a_near_end_that_requires_its_peer_ends_without_it_and_with_a_code_of_its_own() {
     let site = Site::new();
     let (peer, key) = (site.far_listen.to_string(), site.path("near.key"));

@@ -22,6 +22,18 @@ fn short_help_fits_a_screen_and_has_the_common_options() {
 }
 
 #[test]
+fn help_of_a_check_has_what_a_check_uses() {
+    let long = text(&["check", "--help"]);
+    for option in ["--peer <", "--admin <", "--admin-token-file <"] {
+        assert!(long.contains(option), "{option} is not in:\n{long}");
+    }
+    assert!(
+        !long.contains("--route") && !long.contains("--socks5"),
+        "{long}"
+    );
+}
+
+#[test]
 fn short_help_of_archives_and_bulk_fits_a_terminal() {
     for words in [
         &["czip", "create"][..],
@@ -83,6 +95,12 @@ fn completions_manual_pages_and_the_version_are_printed() {
     for page in ["refrain.1", "refrain-near.1", "refrain-czip-get.1"] {
         assert!(pages.contains(page), "{page} is not among {pages:?}");
     }
+
+    let (_, error) = refrain_fails(&["man", "--out", "Cargo.toml"]);
+    assert!(
+        error.contains("\"Cargo.toml\" is not a directory"),
+        "{error}"
+    );
 
     let version = text(&["version"]);
     assert!(

@@ -137,6 +137,21 @@ fn a_local_socket_needs_no_token_and_the_admin_listener_does() {
 }
 
 #[test]
+fn a_check_asks_an_admin_listener_with_its_token() {
+    let site = Site::new();
+    let token = site.write("token", "correct-horse-battery");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("its owner may");
+    let options = ["--socks5", "127.0.0.1:0", "--admin-token-file", &token];
+    let near = site.near(free_address(), &options);
+    let admin = near.admin.to_string();
+    let check = ["check", "--admin", &admin];
+    assert!(fails(&site, &check, 1).contains("needs its admin token"));
+    let with_token = [&check[..], &["--admin-token-file", &token]].concat();
+    let error = fails(&site, &with_token, 1);
+    assert!(error.contains("is down: cannot connect"), "{error}");
+}
+
+#[test]
 fn a_gateway_runs_without_a_local_socket() {
     let site = Site::new();
     // Where another user could put a socket of his own.

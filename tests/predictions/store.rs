@@ -150,7 +150,7 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     let near = site.near(site.far_listen, &options(&option, &store, &[]));
     near.wait_until_up();
     let retrying = "retrying at least every 60 s";
-    near.wait_for_log(&["ERROR", "the store: not open", &damaged, retrying]);
+    near.wait_for_log(&["ERROR", "cannot open the store", &damaged, retrying]);
     assert_whole(cost(&near, listen, &file));
     let of_status = || near.status().store.expect("a store");
     let told = of_status();

@@ -132,21 +132,23 @@ impl Acceptor {
                     };
                     let (visit, displaces) = self.admission.enter(from);
                     if displaces {
-                        self.displaced.add(format!(
+                        let closed = format!(
                             "listener {}: too many connections without a request; closed the oldest \
                              (the newest is from {})",
                             self.address,
                             from.ip()
-                        ));
+                        );
+                        self.displaced.add((), closed);
                     }
                     return (tcp, Arc::new(visit), admitted);
                 }
                 Err(error) => {
-                    self.failures.add(format!(
+                    let failed = format!(
                         "listener {}: cannot accept connections: {error} (if too many files are \
                          open, raise the limit: ulimit -n, LimitNOFILE)",
                         self.address
-                    ));
+                    );
+                    self.failures.add(error.raw_os_error(), failed);
                     sleep(ACCEPT_PAUSE).await;
                 }
             }

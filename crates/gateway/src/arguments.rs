@@ -17,6 +17,8 @@ use crate::settings::{Origin, Settings};
 #[derive(Debug, Clone)]
 pub struct Options<P> {
     pub(crate) file: Option<PathBuf>,
+    /// The flag or the variable that names the file.
+    pub(crate) file_option: &'static str,
     pub(crate) given: Settings,
     program: PhantomData<P>,
 }
@@ -57,12 +59,13 @@ impl Program for Check {
 }
 
 const CONFIG: &str = "config";
+const CONFIG_VARIABLE: &str = "REFRAIN_CONFIG";
 
 impl<P: Program> clap::Args for Options<P> {
     fn augment_args(command: Command) -> Command {
         let config = Arg::new(CONFIG)
             .long(CONFIG)
-            .env("REFRAIN_CONFIG")
+            .env(CONFIG_VARIABLE)
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
             .hide_env(true)
@@ -103,6 +106,10 @@ impl<P: Program> clap::FromArgMatches for Options<P> {
         }
         Ok(Options {
             file: matches.get_one(CONFIG).cloned(),
+            file_option: match matches.value_source(CONFIG) {
+                Some(ValueSource::EnvVariable) => CONFIG_VARIABLE,
+                _ => "--config",
+            },
             given,
             program: PhantomData,
         })

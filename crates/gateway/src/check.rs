@@ -75,6 +75,10 @@ pub async fn check_within(
                 tracing::debug!(%error, "waiting for the far end");
                 sleep(RETRY_INTERVAL).await;
             }
+            Err(error) if error.is_absence() && !patience.is_zero() => {
+                let error = Box::new(error);
+                return Err(CheckError::Absent { error, patience });
+            }
             checked => return checked,
         }
     }
@@ -139,6 +143,14 @@ pub enum CheckError {
     /// There is no connection to the far end, or the wrong one.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The same after it was waited for.
+    #[error("{error}, also after {patience:?}")]
+    Absent {
+        /// The last failure.
+        error: Box<CheckError>,
+        /// How long it was waited for.
+        patience: Duration,
+    },
     /// The connection failed before all was measured.
     #[error(transparent)]
     Tls(#[from] TlsError),

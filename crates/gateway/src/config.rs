@@ -33,7 +33,7 @@ mod listeners;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -101,12 +101,7 @@ config! {
         /// The most lanes of a link: up to 16.
         pub lanes_max: u8 = settings.count(&LANES_MAX, 1..=16)?;
         /// The lanes that a link keeps open: 1 to `lanes_max`.
-        pub lanes: u8 = match settings.count(&LANES, 1..=16)? {
-            lanes if lanes > lanes_max => {
-                return Err(settings.wrong(&LANES, format!("must not be more than --lanes-max, which is {lanes_max}")));
-            }
-            lanes => lanes,
-        };
+        pub lanes: u8 = settings.at_most(&LANES, settings.count(&LANES, 1..=16)?, &LANES_MAX, lanes_max)?;
         /// Listeners for applications, in the order of their options.
         pub ways_in: Vec<WayIn> = read_ways_in(settings, find_peer)?;
         /// The peers that flows to some targets go to.
@@ -253,7 +248,8 @@ impl Config {
 impl Options<Check> {
     /// Whether any option says what to check; else the gateway that runs here is asked.
     pub fn names_a_pair(&self) -> bool {
-        self.file.is_some() || self.given.has_others_than(&[&ADMIN, &LOG])
+        let of_gateway = [&ADMIN, &ADMIN_TOKEN_FILE, &LOG];
+        self.file.is_some() || self.given.has_others_than(&of_gateway)
     }
 
     /// The gateway that is asked then, if `--admin` names one.
@@ -262,6 +258,11 @@ impl Options<Check> {
         T: OptionValue + FromStr<Err: std::error::Error + Send + Sync + 'static>,
     {
         self.given.optional(&ADMIN)
+    }
+
+    /// The file of that gateway's token.
+    pub fn admin_token_file(&self) -> Result<Option<PathBuf>, ConfigError> {
+        self.given.optional(&ADMIN_TOKEN_FILE)
     }
 }
 
@@ -318,7 +319,7 @@ impl<P: Program> Options<P> {
     fn settings(&self) -> Result<Settings, ConfigError> {
         let mut settings = self.given.clone();
         if let Some(path) = &self.file {
-            settings = settings.over(Settings::read_file(path, P::ROLE)?);
+            settings = settings.over(Settings::read_file(self.file_option, path, P::ROLE)?);
         }
         settings.check_complete(P::ROLE)?;
         Ok(settings)
@@ -344,6 +345,29 @@ impl Settings {
             _ => {
                 let (start, end) = (range.start(), range.end());
                 Err(format!("expected a number from {start} to {end}"))
+            }
+        })
+    }
+
+    /// The value of an option that must not be more than that of another. An error is about one that was given.
+    fn at_most<T: PartialOrd + fmt::Display>(
+        &self,
+        spec: &'static OptionSpec,
+        value: T,
+        most: &'static OptionSpec,
+        bound: T,
+    ) -> Result<T, ConfigError> {
+        if value <= bound {
+            return Ok(value);
+        }
+        Err(match self.is_given(spec) {
+            true => {
+                let reason = format!("must not be more than {}, which is {bound}", most.flag());
+                self.wrong(spec, reason)
+            }
+            false => {
+                let reason = format!("must not be less than {}, which is {value}", spec.flag());
+                self.wrong(most, reason)
             }
         })
     }
@@ -391,17 +415,20 @@ fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, Con
     })?;
     if given.len() != peers.len() {
         let (given, keys) = (given.len(), peers.len());
-        let counts = format!("each --peer needs exactly one key, found {keys} for {given}");
+        let counts = format!(
+            "each --peer needs its own key: expected {given}, found {keys} (give one --peer-key per --peer)"
+        );
         return Err(settings.wrong(&PEER_KEY, counts));
     }
     let only = peers.iter().next().filter(|_| peers.len() == 1);
     let mut dials: Vec<Dial> = Vec::new();
     for (nth, (name, address)) in given.into_iter().enumerate() {
         let key = match name {
-            Some(name) => peers.find(&name).ok_or(UNKNOWN_PEER),
-            None => only.ok_or(
-                "there are several peers: give each the name of its key, such as bonn=far.example",
-            ),
+            Some(name) => peers.find(&name).ok_or_else(|| unknown_peer(&name)),
+            None => only.ok_or_else(|| {
+                "there are several peers: give each the name of its key, such as bonn=far.example"
+                    .to_owned()
+            }),
         };
         let key = key.map_err(|reason| settings.wrong_nth(&PEER, nth, reason))?;
         if let Some(Dial { address, .. }) = dials.iter().find(|dial| dial.key == key) {
@@ -412,6 +439,16 @@ fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, Con
         dials.push(Dial { key, address });
     }
     Ok(dials)
+}
+
+/// What is wrong with the name of a peer, or its key, that no key has.
+fn unknown_peer(name: &str) -> String {
+    match name.parse::<PublicKey>() {
+        Ok(_) => UNKNOWN_PEER.to_owned(),
+        Err(_) => format!(
+            "no --peer-key has the name \"{name}\" (give --peer-key {name}=KEY or {name}=FILE)"
+        ),
+    }
 }
 
 fn resolve_marker_table(

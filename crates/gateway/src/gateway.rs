@@ -74,8 +74,6 @@ pub struct Gateway {
     peers: Mutex<BTreeMap<PublicKey, Arc<Peer>>>,
     /// Warnings of connections that prove no accepted key, which anybody can cause again and again.
     unknown_peers: RateLimitedLog,
-    /// Those of keys stand apart, so that no flood of others hides them.
-    unknown_keys: RateLimitedLog,
     pace: Option<Arc<Pace>>,
     tls: ServerTls,
     listening: Vec<SocketAddr>,
@@ -93,7 +91,6 @@ impl Gateway {
     ) -> Arc<Gateway> {
         let own = OwnAddresses::new(listening.iter().copied(), &config);
         let keys = Arc::new(SharedPeerKeys::new(config.peers.clone()));
-        let warnings = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
         Arc::new(Gateway {
             policy: Arc::new(SharedPolicy::new(Policy::new(&config, own))),
             budget: MemoryBudget::new(config.memory.0, config.peers.len()),
@@ -103,8 +100,7 @@ impl Gateway {
             descriptors: Descriptors::of_process(1 + listening.len()),
             started: Instant::now(),
             peers: Mutex::default(),
-            unknown_peers: warnings(),
-            unknown_keys: warnings(),
+            unknown_peers: RateLimitedLog::new(|line| tracing::warn!("{line}")),
             pace: config.rate.map(|rate| Arc::new(Pace::new(rate))),
             tls: ServerTls::new(&config.key, Arc::clone(&keys)),
             listening,

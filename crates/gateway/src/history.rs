@@ -368,6 +368,7 @@ fn needs_somebody(error: &StoreError) -> bool {
         | StoreError::OtherVersion { .. }
         | StoreError::InUse { .. }
         | StoreError::TooSmall { .. }
+        | StoreError::NotADirectory { .. }
         | StoreError::NotAStore { .. } => true,
         // A file is where a folder should be, or this user may not write there. No disk gets over that.
         StoreError::Io { source, .. } => {

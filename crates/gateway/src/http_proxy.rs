@@ -33,6 +33,7 @@ pub use answer::{Answer, AnswerError, AnswerTerms, Progress};
 pub use body::{Body, Chunk};
 pub use request::{HttpProxyError, ProxyRequest, Purpose, parse_head};
 
+use crate::access::LoginError;
 use crate::refusal::Refusal;
 use crate::target::Target;
 
@@ -89,11 +90,15 @@ pub(crate) fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
     response(status, &format!("{target}: {refusal}"))
 }
 
-/// The response to a client that has to sign in.
-pub(crate) fn sign_in_response() -> Vec<u8> {
+/// The response to a client that has to sign in, or whose login was refused.
+pub(crate) fn sign_in_response(refused: Option<LoginError>) -> Vec<u8> {
+    let reason = match refused {
+        None => "this proxy needs a user name and password".to_owned(),
+        Some(error) => format!("this proxy refused the login: {error}"),
+    };
     response(
         "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"refrain\"",
-        "this proxy needs a user name and password",
+        &reason,
     )
 }
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -88,6 +88,14 @@ pub enum KeyError {
         /// Its permission bits.
         mode: u32,
     },
+    /// A directory, a device, or a pipe that others can open, where a file is needed.
+    #[error("\"{}\" is {kind}", path.display())]
+    NotFile {
+        /// Where it is.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
     /// The file holds a public key.
     #[error(
         "\"{}\" contains a public key, but a private key is needed ({}--peer-key takes public keys)",
@@ -95,15 +103,22 @@ pub enum KeyError {
         private_file(.0)
     )]
     IsPublic(PathBuf),
+    /// The file holds a private key of SSH.
+    #[error(
+        "\"{}\" is an OpenSSH private key, but an Ed25519 private key in PEM is needed (make one with: refrain \
+         keygen FILE)",
+        .0.display()
+    )]
+    OpenSsh(PathBuf),
     /// The file holds something else than an Ed25519 private key.
     #[error("\"{}\" is not an Ed25519 private key in PEM (make one with: refrain keygen FILE)", .0.display())]
     NotPrivate(PathBuf),
     /// A private key stands where peers' public keys are needed.
     #[error(
-        "\"{}\" contains a private key, but a public key is needed (give \"{}\", or the key that \
+        "\"{}\" contains a private key, but a public key is needed (give {}, or the key that \
          `refrain keygen --show` prints; --key takes private keys)",
         .0.display(),
-        public_path(.0).display()
+        public_file(.0)
     )]
     IsPrivate(PathBuf),
     /// A line of a file of peer keys does not begin with a public key.
@@ -167,9 +182,22 @@ impl PrivateKey {
 
     /// Reads a key file, and refuses one that others than its owner can read.
     pub fn load(path: &Path) -> Result<PrivateKey, KeyError> {
-        let text = read_secret_file(path).map_err(|error| match error {
-            // Public keys are often readable by all; that is not what is wrong.
-            KeyError::Exposed { .. } if holds_public_key(path) => KeyError::IsPublic(path.into()),
+        let parse = |text: &str| {
+            if text.is_empty() {
+                return Err(KeyError::Empty(path.into()));
+            }
+            let der = pem_body(text, "PRIVATE KEY");
+            der.and_then(PrivateKey::from_der).ok_or_else(|| {
+                if text.contains("OPENSSH PRIVATE KEY-----") {
+                    KeyError::OpenSsh(path.into())
+                } else if has_public_key(text) && !text.contains("PRIVATE KEY-----") {
+                    KeyError::IsPublic(path.into())
+                } else {
+                    KeyError::NotPrivate(path.into())
+                }
+            })
+        };
+        read_secret_file(path, parse).map_err(|error| match error {
             KeyError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 match has_public_key(&path.to_string_lossy()) {
                     true => KeyError::IsPublic(path.into()),
@@ -177,17 +205,6 @@ impl PrivateKey {
                 }
             }
             other => other,
-        })?;
-        if text.is_empty() {
-            return Err(KeyError::Empty(path.into()));
-        }
-        if let Some(der) = pem_body(&text, "PRIVATE KEY") {
-            let key = PrivateKey::from_der(der);
-            return key.ok_or_else(|| KeyError::NotPrivate(path.into()));
-        }
-        Err(match has_public_key(&text) {
-            true => KeyError::IsPublic(path.into()),
-            false => KeyError::NotPrivate(path.into()),
         })
     }
 
@@ -311,13 +328,23 @@ fn public_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// What to give instead of the public half at `path`, if its name tells where the private half is.
+/// What to give instead of the public half at `path`, if the private half is next to it.
 fn private_file(path: &Path) -> String {
+    let private = path.with_extension("");
     match path.extension() {
-        Some(extension) if extension == "pub" => {
-            format!("give \"{}\"; ", path.with_extension("").display())
+        Some(extension) if extension == "pub" && private.is_file() => {
+            format!("give \"{}\"; ", private.display())
         }
         _ => String::new(),
+    }
+}
+
+/// What to give instead of the private half at `path`: the public half, if it is next to it.
+fn public_file(path: &Path) -> String {
+    let public = public_path(path);
+    match PeerKeys::load(&[public.to_string_lossy()]) {
+        Ok(_) => format!("\"{}\"", public.display()),
+        Err(_) => "FILE.pub of `refrain keygen FILE`".to_owned(),
     }
 }
 
@@ -330,7 +357,8 @@ fn new_file(path: &Path, text: &str, mode: u32) -> Result<NamedTempFile, KeyErro
     };
     let write = || {
         // Its mode is 0600 until it is complete.
-        let mut file = NamedTempFile::new_in(folder).map_err(|error| plain_error(&error))?;
+        let mut file =
+            NamedTempFile::new_in(folder).map_err(|error| plain_error(folder, &error))?;
         file.as_file_mut().write_all(text.as_bytes())?;
         file.as_file()
             .set_permissions(fs::Permissions::from_mode(mode))?;
@@ -341,13 +369,15 @@ fn new_file(path: &Path, text: &str, mode: u32) -> Result<NamedTempFile, KeyErro
 }
 
 /// A failure to make a temporary file, without that file's name, which says nothing to users.
-fn plain_error(error: &io::Error) -> io::Error {
-    let cause = error.get_ref().and_then(|error| error.source());
-    let text = cause.map_or_else(|| error.to_string(), ToString::to_string);
-    match error.kind() {
-        io::ErrorKind::NotFound => io::Error::new(error.kind(), "its directory does not exist"),
-        kind => io::Error::new(kind, text),
-    }
+fn plain_error(folder: &Path, error: &io::Error) -> io::Error {
+    let text = error.to_string();
+    let reason = match error.kind() {
+        // Such as /proc.
+        io::ErrorKind::NotFound if folder.is_dir() => "its directory does not accept new files",
+        io::ErrorKind::NotFound => "its directory does not exist",
+        _ => text.split(" at path ").next().unwrap_or_default(),
+    };
+    io::Error::new(error.kind(), reason)
 }
 
 /// Gives a file its name, unless another one has it.
@@ -365,34 +395,50 @@ fn is_empty_file(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0)
 }
 
-fn holds_public_key(path: &Path) -> bool {
-    let text = File::open(path)
-        .map_err(io_error(path))
-        .and_then(|file| read_bounded(file, path, PRIVATE_KEY_FILE_BYTES_MAX));
-    text.is_ok_and(|text| has_public_key(&text))
-}
-
 fn has_public_key(text: &str) -> bool {
     let mut words = text.split_whitespace();
     text.contains("PUBLIC KEY-----") || words.any(|word| word.parse::<PublicKey>().is_ok())
 }
 
-/// Reads a small file that only its owner may be able to read: a private key or a token.
-pub(crate) fn read_secret_file(path: &Path) -> Result<String, KeyError> {
+/// Reads a small file that only its owner may be able to read: a private key, a token or users. It is
+/// parsed before its mode is checked, so that nobody is told to change the mode of another file.
+pub(crate) fn read_secret_file<T, E: From<KeyError>>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, E> {
+    // Before it is opened: a device may do something then, and a pipe waits for its other end.
+    let metadata = fs::metadata(path).map_err(io_error(path))?;
+    refuse_special(path, &metadata)?;
     let file = File::open(path).map_err(io_error(path))?;
     let metadata = file.metadata().map_err(io_error(path))?;
-    refuse_exposed(path, &metadata)?;
-    read_bounded(file, path, PRIVATE_KEY_FILE_BYTES_MAX)
+    refuse_special(path, &metadata)?;
+    let secret = parse(&read_bounded(file, path, PRIVATE_KEY_FILE_BYTES_MAX)?)?;
+    match exposed_mode(&metadata) {
+        None => Ok(secret),
+        Some(mode) => {
+            let path = path.into();
+            Err(KeyError::Exposed { path, mode }.into())
+        }
+    }
 }
 
-fn refuse_exposed(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> {
+/// Refuses all but files, and pipes of the owner only, such as those of a shell's `<(command)`.
+fn refuse_special(path: &Path, metadata: &fs::Metadata) -> Result<(), KeyError> {
+    let kind = match metadata.file_type() {
+        file if file.is_file() => return Ok(()),
+        pipe if pipe.is_fifo() && exposed_mode(metadata).is_none() => return Ok(()),
+        folder if folder.is_dir() => "a directory, not a file",
+        _ => "not a regular file",
+    };
+    let path = path.into();
+    Err(KeyError::NotFile { path, kind })
+}
+
+/// The permission bits, if others than the owner have any.
+fn exposed_mode(metadata: &fs::Metadata) -> Option<u32> {
     const GROUP_AND_OTHERS: u32 = 0o077;
     let mode = metadata.permissions().mode() & 0o777;
-    if mode & GROUP_AND_OTHERS != 0 {
-        let path = path.into();
-        return Err(KeyError::Exposed { path, mode });
-    }
-    Ok(())
+    (mode & GROUP_AND_OTHERS != 0).then_some(mode)
 }
 
 fn read_bounded(file: File, path: &Path, bytes_max: u64) -> Result<String, KeyError> {
@@ -481,7 +527,15 @@ mod tests {
         let nowhere = key.write_new(&dir.path().join("nowhere/a")).unwrap_err();
         let expected = "nowhere/a\": its directory does not exist";
         assert!(nowhere.to_string().ends_with(expected), "{nowhere}");
+        let in_proc = key.write_new(Path::new("/proc/a.key")).unwrap_err();
+        let expected = "its directory does not accept new files";
+        assert!(in_proc.to_string().ends_with(expected), "{in_proc}");
         key.write_new(&path).unwrap();
+        let below = key.write_new(&path.join("b")).unwrap_err().to_string();
+        assert!(
+            below.ends_with("/a/b\": Not a directory (os error 20)"),
+            "{below}"
+        );
         let text = fs::read_to_string(&public_path).unwrap();
         assert_eq!(text, format!("{}\n", key.public()));
         let peers = PeerKeys::load(&[public_path.to_str().unwrap()]).unwrap();
@@ -511,7 +565,8 @@ mod tests {
         let peers = PeerKeys::load(&[peers.display().to_string()]).unwrap();
         assert_eq!(peers.name(&key.public()), Some("near"));
         let token = write(&dir, "token", "\u{feff}secret");
-        assert_eq!(read_secret_file(&token).unwrap(), "secret");
+        let token = read_secret_file(&token, |text| Ok::<_, KeyError>(text.to_owned()));
+        assert_eq!(token.unwrap(), "secret");
         let empty = PrivateKey::load(&write(&dir, "empty", "\u{feff}"));
         assert!(matches!(empty, Err(KeyError::Empty(_))));
     }
@@ -538,8 +593,10 @@ mod tests {
         let path = write(&dir, "near.key.pub", &format!("{} near\n", public()));
         let by_mistake = PrivateKey::load(&path).unwrap_err();
         assert!(matches!(by_mistake, KeyError::IsPublic(_)));
-        let private = format!("(give \"{}\"; ", dir.path().join("near.key").display());
-        assert!(by_mistake.to_string().contains(&private), "{by_mistake}");
+        let hint = format!("give \"{}\"; ", dir.path().join("near.key").display());
+        assert!(!by_mistake.to_string().contains(&hint), "it is not there");
+        write(&dir, "near.key", "");
+        assert!(by_mistake.to_string().contains(&hint), "{by_mistake}");
         let key = public().to_string();
         let by_mistake = PrivateKey::load(Path::new(&key)).unwrap_err();
         assert!(matches!(by_mistake, KeyError::IsPublic(_)));
@@ -547,6 +604,48 @@ mod tests {
         assert!(matches!(other, Err(KeyError::NotPrivate(_))));
         let large = write(&dir, "large", &"a".repeat(1 << 20));
         assert!(matches!(PrivateKey::load(&large), Err(KeyError::Io { .. })));
+    }
+
+    #[test]
+    fn what_is_no_secret_is_said_before_its_mode() {
+        let dir = TempDir::new().unwrap();
+        let other = write(&dir, "other", "hello");
+        set_mode(&other, 0o644);
+        let fault = |path: &Path| PrivateKey::load(path).unwrap_err();
+        assert!(matches!(fault(&other), KeyError::NotPrivate(_)));
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo is there").success());
+        // Nobody writes to the pipe, and opening it would wait for that.
+        set_mode(&pipe, 0o644);
+        for path in [dir.path(), Path::new("/dev/null"), pipe.as_path()] {
+            let error = fault(path);
+            assert!(matches!(error, KeyError::NotFile { .. }), "{error}");
+            assert!(!error.to_string().contains("chmod"), "{error}");
+            let error = read_secret_file(path, |_| Ok::<_, KeyError>(())).unwrap_err();
+            assert!(matches!(error, KeyError::NotFile { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_private_key_of_another_kind_is_no_public_key() {
+        let dir = TempDir::new().unwrap();
+        // The last line of an OpenSSH key may be as long as a public key.
+        let line = public();
+        for (label, is_ssh) in [("OPENSSH ", true), ("RSA ", false)] {
+            let text = format!(
+                "-----BEGIN {label}PRIVATE KEY-----\n{line}\n-----END {label}PRIVATE KEY-----\n"
+            );
+            let path = write(&dir, "key", &text);
+            let error = PrivateKey::load(&path).unwrap_err();
+            match is_ssh {
+                true => assert!(matches!(error, KeyError::OpenSsh(_)), "{error}"),
+                false => assert!(matches!(error, KeyError::NotPrivate(_)), "{error}"),
+            }
+            let error = PeerKeys::load(&[path.display().to_string()]).unwrap_err();
+            assert!(matches!(error, KeyError::IsPrivate(_)), "{error}");
+            assert!(!error.to_string().contains("key.pub\""), "{error}");
+        }
     }
 
     #[test]

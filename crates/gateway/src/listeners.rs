@@ -12,6 +12,7 @@ mod socks;
 use std::{
     future::Future,
     io,
+    mem::discriminant,
     net::IpAddr,
     pin::Pin,
     sync::{Arc, Mutex},
@@ -102,10 +103,11 @@ impl Listener {
         }
     }
 
-    /// Logs that a client was refused.
-    fn refuse(&self, reason: String) {
+    /// Logs that a client was refused because of this error.
+    fn refuse<E: 'static>(&self, error: &E, reason: String) {
         let address = self.way_in.listen;
-        self.refusals.add(format!("listener {address}: {reason}"));
+        let refused = format!("listener {address}: {reason}");
+        self.refusals.add(discriminant(error), refused);
     }
 
     fn policy(&self) -> Arc<Policy> {

@@ -1,6 +1,6 @@
 //! Flows that the other end opens: allowed targets are connected to, others refused.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{mem::discriminant, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
@@ -73,12 +73,13 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
 
 impl Targets {
     fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {
-        self.refusals.add(format!(
+        let refused = format!(
             "refused a connection for the peer {} to {}: {}",
             link.label(),
             offer.target.escape_debug(),
             refusal.in_own_words()
-        ));
+        );
+        self.refusals.add(discriminant(&refusal), refused);
         let text = refusal.wire_text();
         link.with(|link, _| link.refuse_flow(offer.flow, refusal.wire_code(), &text));
     }

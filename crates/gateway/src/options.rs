@@ -24,6 +24,8 @@ pub struct OptionSpec {
     pub help: &'static str,
     /// A few words for `-h`. Options without them are in `--help` only.
     brief: &'static str,
+    /// Its help in `refrain check`, where that is another one.
+    in_check: Option<&'static str>,
     /// The heading that it is under.
     pub group: Group,
     /// Its key before version 0.2, which is still taken and shown nowhere.
@@ -137,6 +139,7 @@ impl OptionSpec {
             default,
             help,
             brief: "",
+            in_check: None,
             group: Group::Expert,
             old_key: None,
             repeats: false,
@@ -150,6 +153,11 @@ impl OptionSpec {
 
     const fn brief(mut self, brief: &'static str) -> OptionSpec {
         self.brief = brief;
+        self
+    }
+
+    const fn in_check(mut self, help: &'static str) -> OptionSpec {
+        self.in_check = Some(help);
         self
     }
 
@@ -209,7 +217,8 @@ impl OptionSpec {
     }
 
     pub(crate) fn arg(&self, role: Role) -> Arg {
-        let help = with_flags(self.help);
+        let in_check = self.in_check.filter(|_| role == Role::Check);
+        let help = in_check.map_or_else(|| with_flags(self.help), str::to_owned);
         let help = match self.default {
             DefaultValue::Required | DefaultValue::Nothing => help,
             DefaultValue::Value(default) | DefaultValue::Described(default) => {
@@ -223,9 +232,9 @@ impl OptionSpec {
             .hide_env(true)
             .value_name(self.value)
             .help_heading(self.group.heading())
-            .hide(!self.roles.contains(&role))
+            .hide(!self.roles.contains(&role) && in_check.is_none())
             .hide_short_help(self.brief.is_empty())
-            .help(self.brief)
+            .help(in_check.unwrap_or(self.brief))
             .long_help(help);
         if self.is_switch() {
             // A value turns off what a file turns on.
@@ -292,7 +301,7 @@ use DefaultValue::{Described, Nothing, Required, Value};
 
 options! {
     Connection {
-        LISTEN = OptionSpec::new(FAR, "listen", "[HOST:]PORT", Value("*:7000"),
+        LISTEN = OptionSpec::new(FAR, "listen", "PORT|HOST[:PORT]", Value("*:7000"),
             "Accept lanes (the connections of near ends) at this address: a port on all addresses, or an \
              address, with port 7000 unless it has another. A far end may have several.").repeats()
             .brief("Accept lanes here [default: *:7000]");
@@ -300,7 +309,8 @@ options! {
             "Open lanes (long-lived connections) to the far end at this address, at port 7000 unless another is \
              given. With several, a new flow (an application's connection) goes to the first that is up, unless \
              `route` or its `forward` names one. Each then needs the NAME of its key in `peer_key`.").repeats()
-            .brief("Connect to this far end");
+            .brief("Connect to this far end")
+            .in_check("Connect to the far end at this address [default port: 7000]");
         KEY = OptionSpec::new(ALL, "key", "FILE", Required,
             "Read this end's private key from this file. `refrain keygen` makes it. Only its owner may read the \
              file.")
@@ -309,7 +319,8 @@ options! {
             "Accept this public key, or the keys in this file: one per line, after an optional name. A near end \
              needs one for each far end. Logs, tables and other options use NAME for the peer. A far end reloads \
              the keys on SIGHUP, for new lanes.").repeats().reloads(FAR)
-            .brief("Accept this public key");
+            .brief("Accept this public key")
+            .in_check("Accept this public key, or the one in this file");
     }
     Listeners {
         FORWARD = OptionSpec::new(BOTH, "forward", "PORT:TARGET", Nothing,
@@ -324,7 +335,7 @@ options! {
              as in `allow`, and are compared with the target as the client names it. If several rules match, the \
              first of their peers that is up is used, in the order of the rules. Reloaded on SIGHUP.")
             .repeats().reloads(NEAR)
-            .brief("Send this target to this peer");
+            .brief("Send flows to this target through this peer");
         SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
             "Serve SOCKS5, 4 and 4a at this address, on loopback unless a host is given. The far end resolves \
              names. With `proxy_auth`, only SOCKS5 is served: the others have no password. Beyond loopback it \
@@ -344,7 +355,8 @@ options! {
         ADMIN = OptionSpec::new(BOTH, "admin", "[HOST:]PORT", Nothing,
             "Serve /healthz, /metrics and the data of `refrain status` at this address, on loopback unless a \
              host is given. An address other than loopback needs a token.")
-            .brief("Serve status and metrics");
+            .brief("Serve status and metrics")
+            .in_check("Ask the near end at this admin listener or local socket about its link");
     }
     Access {
         ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
@@ -369,13 +381,14 @@ options! {
         OPEN_TO_ALL = OptionSpec::new(BOTH, "open_to_all", "", Nothing,
             "Let this end's listeners for applications listen beyond loopback without `clients` or passwords. \
              All that can reach them may then use the link. Reloaded on SIGHUP.").reloads(BOTH)
-            .brief("Accept all clients beyond loopback");
+            .brief("Accept clients from all addresses");
         ADMIN_TOKEN = OptionSpec::new(BOTH, "admin_token", "TOKEN", Nothing,
             "Require this bearer token from clients of the admin page. It must have 16 characters or more. Other users \
              of the machine can see flags, so prefer `admin_token_file`.").secret();
         ADMIN_TOKEN_FILE = OptionSpec::new(BOTH, "admin_token_file", "FILE", Nothing,
             "Read the admin token from this file. Only its owner may read the file.")
-            .brief("Read the admin token from FILE");
+            .brief("Read the admin token from FILE")
+            .in_check("Read the admin token of the near end that --admin names from this file");
         ADMIN_HOST = OptionSpec::new(BOTH, "admin_host", "NAME", Nothing,
             "Answer requests to the admin listener that name this host, such as gateway.example.org. By default, \
              only requests for `localhost` or an IP address are answered, and others get status 421. So a web \
@@ -483,7 +496,7 @@ options! {
              commas or new lines.");
         SAMPLING_PERIOD = OptionSpec::new(BOTH, "sampling_period", "BYTES", Value("32"),
             "Search at one position in this many: a power of two from 32 to 512. With `effort` at `auto`, this \
-             is the densest that is used.");
+             is the smallest period that is used.");
         WINDOW_BYTES = OptionSpec::new(BOTH, "window_bytes", "BYTES", Value("32"),
             "Search for repeats of at least this length, 12 to 64.");
         CHUNK_HASH = OptionSpec::new(BOTH, "chunk_hash", "blake3|sha1", Value("blake3"),

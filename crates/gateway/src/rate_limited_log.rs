@@ -1,7 +1,10 @@
-//! Events that unknown peers and clients cause at will, in a few lines of the log: the first at
-//! once, then at most one line per interval, with the number of events since.
+//! Events that unknown peers and clients cause at will, in a few lines of the log: the first of a
+//! kind at once, then at most one line per interval, with the number of events of this kind since.
 
 use std::{
+    any::TypeId,
+    collections::HashMap,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash},
     mem,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -49,11 +52,12 @@ impl Events {
     }
 }
 
-/// A log of events of one kind, which others cause at will: at most a line in ten seconds, with
+/// A log of events that others cause at will: of each kind at most a line in ten seconds, with
 /// the number of events that no line names. The last of a series are reported too.
 #[derive(Debug, Clone)]
 pub(crate) struct RateLimitedLog {
-    events: Arc<Mutex<Events>>,
+    /// By the hashes of their kinds.
+    kinds: Arc<Mutex<HashMap<u64, Events>>>,
     write: fn(&str),
 }
 
@@ -61,40 +65,45 @@ impl RateLimitedLog {
     /// A log whose lines go to `write`.
     pub(crate) fn new(write: fn(&str)) -> RateLimitedLog {
         RateLimitedLog {
-            events: Arc::default(),
+            kinds: Arc::default(),
             write,
         }
     }
 
-    /// Takes one more event. Must be called in a Tokio runtime, which the rest of a series waits
-    /// in.
-    pub(crate) fn add(&self, event: String) {
-        let mut log = self.lock();
-        if let Some(line) = log.add(Instant::now(), event) {
+    /// Takes one more event. Each kind is kept for good, so there must be few, such as the variants of
+    /// an error. Must be called in a Tokio runtime, which the rest of a series waits in.
+    pub(crate) fn add<K: Hash + 'static>(&self, kind: K, event: String) {
+        // Variants of two types may have the same number.
+        let kind = (TypeId::of::<K>(), kind);
+        let kind = BuildHasherDefault::<DefaultHasher>::default().hash_one(kind);
+        let mut kinds = self.lock();
+        let events = kinds.entry(kind).or_default();
+        if let Some(line) = events.add(Instant::now(), event) {
             (self.write)(&line);
-        } else if !log.flush_is_due {
-            log.flush_is_due = true;
+        } else if !events.flush_is_due {
+            events.flush_is_due = true;
             let log = self.clone();
-            tokio::spawn(async move { log.flush().await });
+            tokio::spawn(async move { log.flush(kind).await });
         }
     }
 
-    async fn flush(self) {
+    async fn flush(self, kind: u64) {
         loop {
             sleep(INTERVAL).await;
-            let mut log = self.lock();
-            if let Some(line) = log.due(Instant::now()) {
+            let mut kinds = self.lock();
+            let events = kinds.entry(kind).or_default();
+            if let Some(line) = events.due(Instant::now()) {
                 (self.write)(&line);
             }
-            if log.waiting == 0 {
-                log.flush_is_due = false;
+            if events.waiting == 0 {
+                events.flush_is_due = false;
                 return;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Events> {
-        self.events.lock().expect("held for a moment")
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Events>> {
+        self.kinds.lock().expect("held for a moment")
     }
 }
 
@@ -125,13 +134,35 @@ mod tests {
         static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
         let log = RateLimitedLog::new(|line| LINES.lock().expect("free").push(line.to_owned()));
         for number in 0..5 {
-            log.add(format!("event {number}"));
+            log.add((), format!("event {number}"));
         }
         sleep(INTERVAL * 2).await;
         let lines = LINES.lock().expect("free").clone();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert_eq!(lines[0], "event 0");
         assert!(lines[1].starts_with("event 4 (and 3 more"), "{lines:?}");
-        assert!(!log.lock().flush_is_due);
+        assert!(log.lock().values().all(|events| !events.flush_is_due));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_one_kind_neither_hide_nor_count_those_of_another() {
+        static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let log = RateLimitedLog::new(|line| LINES.lock().expect("free").push(line.to_owned()));
+        let variants = [
+            mem::discriminant(&Some(1)),
+            mem::discriminant(&None),
+            // Of the same kind as the first.
+            mem::discriminant(&Some(2)),
+        ];
+        for (number, variant) in variants.into_iter().enumerate() {
+            log.add(variant, format!("event {number}"));
+        }
+        log.add((), "another".to_owned());
+        assert_eq!(
+            *LINES.lock().expect("free"),
+            ["event 0", "event 1", "another"]
+        );
+        sleep(INTERVAL * 2).await;
+        assert_eq!(LINES.lock().expect("free")[3..], ["event 2"]);
     }
 }

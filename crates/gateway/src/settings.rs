@@ -110,8 +110,10 @@ pub(crate) type BoxedError = Box<dyn Error + Send + Sync>;
 #[non_exhaustive]
 pub enum ConfigError {
     /// A file cannot be read.
-    #[error("cannot open \"{}\": {source}", path.display())]
+    #[error("{option}: cannot open \"{}\": {source}", path.display())]
     Read {
+        /// The flag or the variable that names it.
+        option: &'static str,
         /// The file.
         path: PathBuf,
         /// Why.
@@ -155,9 +157,14 @@ impl ConfigError {
 }
 
 impl Settings {
-    /// Reads a configuration file of a program.
-    pub fn read_file(path: &Path, role: Role) -> Result<Settings, ConfigError> {
+    /// Reads the configuration file of a program that `option` names.
+    pub fn read_file(
+        option: &'static str,
+        path: &Path,
+        role: Role,
+    ) -> Result<Settings, ConfigError> {
         let text = read_text(path).map_err(|source| ConfigError::Read {
+            option,
             path: path.into(),
             source,
         })?;
@@ -184,8 +191,13 @@ impl Settings {
         let mut settings = Settings::default();
         let shared_path: Arc<Path> = path.into();
         for (key, value) in table.get_ref() {
-            let spec = find_key(key.get_ref(), role);
-            let spec = spec.map_err(|message| wrong_at(key.span().start, message))?;
+            let spec = find_key(key.get_ref(), role).map_err(|message| {
+                let message = match value.get_ref() {
+                    DeValue::Table(_) => no_sections(key.get_ref()),
+                    _ => message,
+                };
+                wrong_at(key.span().start, message)
+            })?;
             let items = match value.get_ref() {
                 DeValue::Array(items) if spec.repeats => items,
                 _ => std::slice::from_ref(value),
@@ -373,11 +385,10 @@ impl Settings {
 
 impl Place {
     fn of(spec: &'static OptionSpec, text: &str, origin: &Origin) -> Place {
-        let shown = || text.chars().take(TEXT_CHARS_SHOWN).collect();
         Place {
             spec,
             origin: origin.clone(),
-            text: (!spec.is_secret).then(shown),
+            text: (!spec.is_secret).then(|| shown(text)),
         }
     }
 
@@ -425,23 +436,37 @@ fn find_key(key: &str, role: Role) -> Result<&'static OptionSpec, String> {
         Some(spec) if role.options().any(|own| own == spec) => Ok(spec),
         Some(_) => Err(format!("\"{key}\" is an option of {}", role.peer())),
         None => {
-            let shown: String = key.chars().take(TEXT_CHARS_SHOWN).collect();
             let nearest = hint(&nearest_key(key, role));
-            Err(format!("unknown key \"{shown}\"{nearest}"))
+            Err(format!("unknown key \"{}\"{nearest}", shown(key)))
         }
     }
 }
 
-const TEXT_CHARS_SHOWN: usize = 64;
+/// What is wrong with the head of a section, which other programs' files have.
+fn no_sections(name: &str) -> String {
+    format!(
+        "this file has no sections: remove \"[{}]\" and put its keys at the top level",
+        shown(name)
+    )
+}
+
+/// As much of a text as an error shows.
+fn shown(text: &str) -> String {
+    const CHARS: usize = 64;
+    text.chars().take(CHARS).collect()
+}
 
 fn missing_in_words(required: &[&OptionSpec], one_of: &[&OptionSpec]) -> String {
     let list = |name: fn(&OptionSpec) -> String| {
-        let mut items: Vec<String> = required.iter().copied().map(name).collect();
-        if !one_of.is_empty() {
-            let names: Vec<String> = one_of.iter().copied().map(name).collect();
-            items.push(format!("one of {}", names.join(", ")));
+        let names = |specs: &[&OptionSpec]| {
+            let names: Vec<String> = specs.iter().copied().map(name).collect();
+            names.join(", ")
+        };
+        match (required, one_of) {
+            (required, []) => names(required),
+            ([], one_of) => format!("one of: {}", names(one_of)),
+            _ => format!("{}, and one of: {}", names(required), names(one_of)),
         }
-        items.join(", ")
     };
     let keys = list(|spec| spec.key.to_owned());
     format!(

@@ -51,7 +51,12 @@ impl fmt::Display for Congestion {
 /// Why a congestion control cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CongestionError {
-    /// The kernel has none with this name, or only for administrators.
+    /// The kernel has none with this name.
+    #[error(
+        "the kernel does not have it (/proc/sys/net/ipv4/tcp_allowed_congestion_control lists the allowed ones)"
+    )]
+    Unknown,
+    /// The kernel has it only for administrators.
     #[error(
         "the kernel refuses it: {source} (/proc/sys/net/ipv4/tcp_allowed_congestion_control lists the allowed ones)"
     )]
@@ -74,6 +79,7 @@ impl Congestion {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
         match socket.and_then(|socket| named.set(&socket)) {
             Ok(()) => Ok(named),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CongestionError::Unknown),
             Err(source) => Err(CongestionError::Refused { source }),
         }
     }

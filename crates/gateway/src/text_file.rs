@@ -6,7 +6,10 @@ use std::io::{self, Read};
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Reads a file of no more than `bytes_max`, without its byte order mark.
-pub(crate) fn read(file: impl Read, bytes_max: u64, too_large: &str) -> io::Result<String> {
+///
+/// # Errors
+/// If it cannot be read, is longer (the reason is `too_large`), or is not UTF-8.
+pub fn read(file: impl Read, bytes_max: u64, too_large: &str) -> io::Result<String> {
     let invalid = |reason: &str| io::Error::new(io::ErrorKind::InvalidData, reason);
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;

@@ -63,14 +63,19 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 const BYTES: Scale = Scale {
-    units: &[("GiB", GIB), ("MiB", MIB), ("KiB", KIB), ("B", 1)],
-    aliases: &[
-        ("", 1),
+    units: &[
         ("TiB", GIB << 10),
         ("TB", 1_000_000_000_000),
+        ("GiB", GIB),
         ("GB", 1_000_000_000),
+        ("MiB", MIB),
         ("MB", 1_000_000),
+        ("KiB", KIB),
         ("kB", 1_000),
+        ("B", 1),
+    ],
+    aliases: &[
+        ("", 1),
         ("KB", 1_000),
         ("T", 1_000_000_000_000),
         ("G", 1_000_000_000),
@@ -289,6 +294,11 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(BitRate(bits)), "{text}");
         }
+        for size in [
+            "64MB", "100MB", "64MiB", "5kB", "2TiB", "9100GB", "1500MB", "999B", "0B",
+        ] {
+            assert_eq!(size.parse::<ByteSize>().unwrap().to_string(), size);
+        }
         let seconds = |count| Ok(TimeSpan(Duration::from_secs(count)));
         assert_eq!("4s".parse(), seconds(4));
         assert_eq!("0.5h".parse(), seconds(1800));
@@ -317,8 +327,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_back(value in any::<u64>(), shift in 0u32..64) {
+        fn what_is_shown_reads_back(value in any::<u64>(), shift in 0u32..64, zeros in 0u32..16) {
             let value = (value >> shift) << (shift / 2);
+            let decimal = ByteSize(value.saturating_mul(10u64.pow(zeros)));
+            prop_assert_eq!(decimal.to_string().parse(), Ok(decimal));
             prop_assert_eq!(ByteSize(value).to_string().parse(), Ok(ByteSize(value)));
             prop_assert_eq!(BitRate(value).to_string().parse(), Ok(BitRate(value)));
             let span = TimeSpan(Duration::from_millis(value));

@@ -175,7 +175,7 @@ impl Connector {
         let stream = tls
             .connect(name, link)
             .await
-            .map_err(ConnectionError::of_io)?;
+            .map_err(ConnectionError::of_tls)?;
         Ok(Box::new(stream))
     }
 }

@@ -1,6 +1,12 @@
 //! What can go wrong between us and a server.
 
-use std::{error::Error, io, ops::Range, path::PathBuf, time::Duration};
+use std::{
+    error::Error,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::http1::HEAD_BYTES_MAX;
 
@@ -45,11 +51,7 @@ pub enum RemoteError {
         source: io::Error,
     },
     /// There is no certificate to trust.
-    #[error(
-        "no trusted certificates were found{}: install the system's (ca-certificates), \
-         or name a file in SSL_CERT_FILE",
-        path.as_ref().map(|path| format!(" in \"{}\"", path.display())).unwrap_or_default()
-    )]
+    #[error("{}", no_roots(path.as_deref()))]
     NoRoots {
         /// The file, if one was named.
         path: Option<PathBuf>,
@@ -321,6 +323,9 @@ pub enum ConnectionError {
         /// Its status.
         status: u16,
     },
+    /// The server's bytes are not TLS.
+    #[error("the server does not speak TLS on this port (try http://)")]
+    NotTls,
     /// TLS is needed, and certificates to trust were not read.
     #[error("no trusted certificates were read")]
     NoCertificates,
@@ -361,8 +366,13 @@ impl ConnectionError {
         Self::io(io::ErrorKind::InvalidInput, why)
     }
 
-    pub(super) fn of_io(error: io::Error) -> Self {
-        Self::io(error.kind(), error)
+    /// What an error of a TLS handshake is.
+    pub(super) fn of_tls(error: io::Error) -> Self {
+        let inner = error.get_ref();
+        match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(rustls::Error::InvalidMessage(_)) => Self::NotTls,
+            _ => Self::io(error.kind(), error),
+        }
     }
 
     pub(super) fn name(why: impl ToString) -> Self {
@@ -406,6 +416,7 @@ impl ConnectionError {
             },
             Self::TooLate | Self::Silence | Self::EndedEarly | Self::Closed => true,
             Self::NoTunnel { .. }
+            | Self::NotTls
             | Self::NoCertificates
             | Self::HeadTooLarge
             | Self::NotHttp { .. } => false,
@@ -431,6 +442,19 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
         }
     }
     all
+}
+
+/// Where certificates to trust were looked for in vain.
+fn no_roots(path: Option<&Path>) -> String {
+    match path {
+        Some(path) => format!(
+            "--roots: \"{}\" contains no certificate in PEM",
+            path.display()
+        ),
+        None => "no trusted certificates were found: install the system's (ca-certificates), or name a file in \
+                 SSL_CERT_FILE"
+            .to_owned(),
+    }
 }
 
 /// What is wrong with a proxy.

@@ -32,7 +32,7 @@ use refrain_codec::chunk::hash::ChunkDigest;
 
 use crate::{
     Appended, ChunkSource, Chunking, DiskBytes, OpeningKey, Realm, RecipeId, StoreError, StoreStat,
-    folder::{Folder, RealFolder},
+    folder::{self, Folder, RealFolder},
     format::{self, sizes},
     history::{History, PieceId, RealmNumber},
     index::RecipeAt,
@@ -203,6 +203,11 @@ impl DiskStore {
     /// Like [`open`](Self::open).
     pub fn check(path: &Path, config: StoreConfig) -> Result<(), StoreError> {
         config.checked_segment_bytes(u64::MAX)?;
+        let there = folder::nearest(path);
+        if !there.is_dir() {
+            let path = there.to_owned();
+            return Err(StoreError::NotADirectory { path });
+        }
         match path.exists() {
             true => open::check_format(&RealFolder::new(path), &config).map(|_| ()),
             false => Ok(()),

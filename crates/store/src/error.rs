@@ -20,6 +20,12 @@ pub enum StoreError {
         /// What the system says.
         source: io::Error,
     },
+    /// A file is where the folder is to be, or on the way to it.
+    #[error("\"{}\" is not a directory", path.display())]
+    NotADirectory {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process owns the store.
     #[error(
         "cannot open store \"{}\": it is in use{} (stop it first; a near end can read the store with --store-also)",

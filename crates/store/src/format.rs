@@ -222,10 +222,15 @@ pub(crate) fn error_at(
     doing: &'static str,
     name: &str,
 ) -> impl FnOnce(io::Error) -> StoreError {
-    move |source| StoreError::Io {
-        doing,
-        path: folder.path().join(name),
-        source,
+    move |source| match source.kind() {
+        io::ErrorKind::NotADirectory => StoreError::NotADirectory {
+            path: folder.path(),
+        },
+        _ => StoreError::Io {
+            doing,
+            path: folder.path().join(name),
+            source,
+        },
     }
 }
 

@@ -168,6 +168,25 @@ fn both_have_a_column_where_both_did_something() {
 }
 
 #[test]
+fn both_together_save_no_less_than_one() {
+    let with = |redundancy, redundancy_sender, redundancy_both| {
+        let given = Given {
+            redundancy_sender,
+            redundancy_both: Some(redundancy_both),
+            ..given(Some(redundancy))
+        };
+        Inputs::resolve(&given, None)
+    };
+    assert!(with(0.3, None, 0.3).is_ok());
+    assert!(with(0.3, Some(0.4), 0.4).is_ok());
+    for (sender, least) in [(None, "at least 30.0 %"), (Some(0.4), "at least 40.0 %")] {
+        let error = with(0.3, sender, 0.2).expect_err("less than one");
+        let error = error.to_string();
+        assert!(error.contains(least), "{error}");
+    }
+}
+
+#[test]
 fn prices_are_given_or_unknown_but_not_all_zero() {
     let with = |price_gb, price_hour| {
         let given = Given {

@@ -77,9 +77,14 @@ impl FileSource {
     /// The bytes that it has now.
     ///
     /// # Errors
-    /// If its length cannot be found out.
+    /// If its length cannot be found out, or it is a directory.
     pub fn new(file: File) -> io::Result<Self> {
-        let bytes = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            let error = "it is a directory, not an archive";
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, error));
+        }
+        let bytes = metadata.len();
         Ok(Self { file, bytes })
     }
 }

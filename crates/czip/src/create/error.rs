@@ -31,8 +31,9 @@ pub enum CreateError {
     },
     /// An earlier archive has no chunk that could be one of the new archive.
     #[error(
-        "the earlier archive \"{}\" was cut or encrypted differently: the new archive cannot share its chunks \
-         (`refrain czip stat` shows how; use the same settings)", .path.display()
+        "\"{old}\" has other options for chunks or encryption, so the new archive cannot share its chunks \
+         (`refrain czip stat -v {old}` shows them; use the same options)",
+        old = path.display()
     )]
     EarlierCut {
         /// Which.

@@ -70,7 +70,12 @@ impl NewFile {
         };
         let file = match unnamed::open(folder, mode) {
             Some(file) => Unfinished::Unnamed(file),
-            None => Unfinished::Named(named(folder, mode)?),
+            None => Unfinished::Named(named(folder, mode).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => {
+                    io::Error::new(error.kind(), "its directory does not exist")
+                }
+                _ => error,
+            })?),
         };
         let new = Self {
             file,

@@ -55,7 +55,7 @@ pub enum GetError {
     #[error(transparent)]
     Unwrap(UnwrapError),
     /// What the server sent is no archive that can be read: damaged, hostile, or changed on the way.
-    #[error("cannot read the data that the server sent: {0}")]
+    #[error(transparent)]
     Archive(ReadError),
     /// A chunk is not what its name says, although its frame has the right digest.
     #[error(
@@ -74,6 +74,12 @@ pub enum GetError {
         .path.display()
     )]
     NotAFile {
+        /// The output.
+        path: PathBuf,
+    },
+    /// The folder that the output is to be in is not there.
+    #[error("cannot write \"{}\": its directory does not exist", .path.display())]
+    NoFolder {
         /// The output.
         path: PathBuf,
     },
@@ -123,6 +129,18 @@ pub enum GetError {
 }
 
 impl GetError {
+    /// Whether the archive is damaged or hostile where it is served: the next get of it fails too.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        use FormatError::{UnknownFlags, Version};
+        match self {
+            Self::Chunk { .. } => true,
+            Self::Archive(ReadError::Format(Version { .. } | UnknownFlags { .. })) => false,
+            Self::Archive(error) => error.is_damage(),
+            _ => false,
+        }
+    }
+
     /// What failed at the file or folder at `path`.
     pub(super) fn local(path: &Path, error: impl Into<io::Error>) -> Self {
         Self::Local {

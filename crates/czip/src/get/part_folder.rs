@@ -83,7 +83,12 @@ impl PartFolder {
     pub(super) fn open(output: &Path) -> Result<Self, GetError> {
         let path = part_path(output);
         let at = |error| GetError::local(&path, error);
-        let (parent, name) = place(&path).map_err(at)?;
+        let (parent, name) = place(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => GetError::NoFolder {
+                path: output.to_owned(),
+            },
+            _ => at(error),
+        })?;
         match mkdirat(&parent, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(at(error.into())),

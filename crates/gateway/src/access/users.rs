@@ -236,19 +236,20 @@ fn add(hashes: &mut BTreeMap<String, PasswordHash>, text: &str) -> Result<(), Us
 
 /// A file has a user a line; `#` begins a comment.
 fn add_file(hashes: &mut BTreeMap<String, PasswordHash>, path: &Path) -> Result<(), UserError> {
-    let text = read_secret_file(path)?;
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
+    read_secret_file(path, |text| {
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            add(hashes, line).map_err(|reason| UserError::Line {
+                path: path.into(),
+                line: index + 1,
+                reason: Box::new(reason),
+            })?;
         }
-        add(hashes, line).map_err(|reason| UserError::Line {
-            path: path.into(),
-            line: index + 1,
-            reason: Box::new(reason),
-        })?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 impl PasswordHash {
@@ -471,6 +472,7 @@ mod tests {
             ),
             (&["$6$salt$secret"], "expected USER:HASH"),
             (&["nowhere/users"], "cannot open \"nowhere/users\": "),
+            (&["/dev"], "\"/dev\" is a directory"),
             (&[], "no user"),
         ] {
             let error = fault(values);

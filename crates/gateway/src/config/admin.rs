@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::str::FromStr;
 
 use crate::address::{is_loopback, parse_listen};
@@ -67,8 +67,9 @@ impl fmt::Debug for AdminToken {
 pub(super) fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, ConfigError> {
     let token: Option<AdminToken> = settings.optional(&ADMIN_TOKEN)?;
     let from_file = settings.optional_with(&ADMIN_TOKEN_FILE, |path| {
-        let text = read_secret_file(&PathBuf::from(path))?;
-        Ok::<AdminToken, BoxedError>(text.trim().parse()?)
+        read_secret_file(Path::new(path), |text| {
+            Ok::<AdminToken, BoxedError>(text.trim().parse()?)
+        })
     })?;
     let listen = settings.optional_with(&ADMIN, parse_listen)?;
     let hosts = settings.many_with(&ADMIN_HOST, |text| match text.parse()? {
@@ -80,15 +81,13 @@ pub(super) fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, 
     if listen.is_none() && !hosts.is_empty() {
         return Err(settings.wrong(&ADMIN_HOST, "needs --admin"));
     }
-    let stray = |spec| {
-        Err(settings.wrong(
-            spec,
-            "needs --admin, and only one of --admin-token and --admin-token-file",
-        ))
-    };
     match (listen, token, from_file) {
-        (_, Some(_), Some(_)) | (None, None, Some(_)) => stray(&ADMIN_TOKEN_FILE),
-        (None, Some(_), None) => stray(&ADMIN_TOKEN),
+        (_, Some(_), Some(_)) => Err(settings.wrong(
+            &ADMIN_TOKEN_FILE,
+            "contradicts --admin-token: give one of them",
+        )),
+        (None, None, Some(_)) => Err(settings.wrong(&ADMIN_TOKEN_FILE, "needs --admin")),
+        (None, Some(_), None) => Err(settings.wrong(&ADMIN_TOKEN, "needs --admin")),
         (None, None, None) => Ok(None),
         (Some(listen), None, None) if !is_loopback(listen.ip()) => Err(settings.wrong(
             &ADMIN,

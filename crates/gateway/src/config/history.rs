@@ -54,8 +54,7 @@ config! {
         pub mask: PackMask = mask(settings.one(&CHUNK_SIZE)?)
             .ok_or_else(|| settings.wrong(&CHUNK_SIZE, "expected a power of two from 64B to 32KiB"))?;
         /// The shortest and the longest chunk.
-        pub bounds: ChunkBounds = bounds(settings.one(&CHUNK_MIN)?, settings.one(&CHUNK_MAX)?)
-            .ok_or_else(|| settings.wrong(&CHUNK_MAX, "expected 48B <= --chunk-min <= --chunk-max <= 64KiB"))?;
+        pub bounds: ChunkBounds = bounds(settings)?;
         /// What names chunks.
         pub hasher: ChunkHasher = settings.one(&CHUNK_HASH)?;
     }
@@ -93,11 +92,14 @@ fn mask(average: ByteSize) -> Option<PackMask> {
     PackMask::with_bits(bits as u8).ok()
 }
 
-fn bounds(min: ByteSize, max: ByteSize) -> Option<ChunkBounds> {
-    match max.0 <= OFFER_BYTES_MAX as u64 {
-        true => ChunkBounds::new(min.0 as usize, max.0 as usize).ok(),
-        false => None,
+fn bounds(settings: &Settings) -> Result<ChunkBounds, ConfigError> {
+    let max: ByteSize = settings.one(&CHUNK_MAX)?;
+    if max.0 > OFFER_BYTES_MAX as u64 {
+        return Err(settings.wrong(&CHUNK_MAX, "must be at most 64KiB"));
     }
+    let min: ByteSize = settings.at_most(&CHUNK_MIN, settings.one(&CHUNK_MIN)?, &CHUNK_MAX, max)?;
+    let bounds = ChunkBounds::new(min.0 as usize, max.0 as usize);
+    bounds.map_err(|_| settings.wrong(&CHUNK_MIN, "must be at least 48B"))
 }
 
 impl HistoryOptions {
@@ -115,10 +117,15 @@ impl HistoryOptions {
         }
     }
 
-    /// What there is on the disk, where the store would not find the room that it may take.
-    pub fn lack_of_room(&self) -> Option<Room> {
+    /// What is to be said where the store would not find the room that it may take.
+    pub fn lack_of_room(&self) -> Option<String> {
         let room = Room::of(&self.store).ok()?;
-        room.lacks(self.size.0).then_some(room)
+        let [size, used, free] = [self.size.0, room.used_bytes, room.free_bytes].map(decimal_bytes);
+        room.lacks(self.size.0).then(|| {
+            format!(
+                "the store may use {size}, and uses {used}, but its disk has only {free} free (set --store-size)"
+            )
+        })
     }
 
     /// What is to be said where opening the store takes history from it, since its bound is lower than

@@ -1,6 +1,6 @@
 //! Takes lanes from the peers of a far end, and finds the links that they belong to.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{mem::discriminant, net::SocketAddr, sync::Arc, time::Duration};
 
 use refrain_admission::Visit;
 use refrain_proto::{Fault, LaneFault, hello::Hello, link::LaneRefused, planted::Bug};
@@ -73,10 +73,10 @@ impl Gateway {
                 match begun {
                     Ok(Some(lane)) => lane.run(&gateway).await,
                     Ok(None) => {}
-                    Err(error @ (TlsError::WrongKey { .. } | TlsError::KeyRefused { .. })) => {
-                        gateway.unknown_keys.add(error.to_string());
+                    Err(error) => {
+                        let kind = discriminant(&error);
+                        gateway.unknown_peers.add(kind, error.to_string());
                     }
-                    Err(error) => gateway.unknown_peers.add(error.to_string()),
                 }
             });
         }

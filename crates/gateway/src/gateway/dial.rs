@@ -29,12 +29,12 @@ pub enum ConnectError {
     #[error("cannot resolve {0}: the name has no address")]
     NoAddress(String),
     /// No connection opens.
-    #[error("cannot connect to {address}: {source}")]
+    #[error("cannot connect to the far end at {address}: {}", reason(error))]
     Tcp {
         /// The last address that was tried.
         address: SocketAddr,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// No connection opens in time.
     #[error("{peer} did not answer within {within:?}")]
@@ -52,6 +52,16 @@ pub enum ConnectError {
     Tls(#[from] TlsError),
 }
 
+/// Why no connection opens, with what to do where that is known.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "connection refused (is refrain far running, and does it listen there?)".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
 impl ConnectError {
     /// Whether it says no more than that the far end does not run.
     pub(crate) fn is_absence(&self) -> bool {
@@ -65,7 +75,7 @@ impl ConnectError {
     /// Whether it says that there is no far end to be had, and not only that none answered yet.
     pub(super) fn is_definite(&self) -> bool {
         match self {
-            ConnectError::Tcp { source, .. } => source.kind() != io::ErrorKind::TimedOut,
+            ConnectError::Tcp { error, .. } => error.kind() != io::ErrorKind::TimedOut,
             ConnectError::Tls(error) => !matches!(error, TlsError::TimedOut { .. }),
             _ => false,
         }
@@ -95,7 +105,7 @@ pub async fn connect(
                     let _ = tcp.set_nodelay(true);
                     return Ok((tcp, address));
                 }
-                Err(source) => failure = ConnectError::Tcp { address, source },
+                Err(error) => failure = ConnectError::Tcp { address, error },
             }
         }
         Err(failure)

@@ -172,11 +172,10 @@ impl Keeper {
             return;
         };
         let pause = PAUSE_MAX.as_secs();
-        let error = format!(
-            "not open: {error}; traffic continues without it (retrying at least every {pause} s)"
-        );
-        if self.shared.trouble.note(error.clone()) {
-            tracing::error!("the store: {error}");
+        let error =
+            format!("{error}; traffic continues without it (retrying at least every {pause} s)");
+        if self.shared.trouble.note(format!("not open: {error}")) {
+            tracing::error!("cannot open the store: {error}");
         }
     }
 

@@ -60,6 +60,9 @@ impl OwnStore {
                     }
                 }
                 tell_evicted(&store.stat());
+                if let Some(lack) = self.options.lack_of_room() {
+                    tracing::warn!("{lack}");
+                }
                 self.store = Some(store);
                 Ok(())
             }

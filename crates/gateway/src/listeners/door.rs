@@ -1,6 +1,9 @@
 //! The entrance of a listener: turns clients away by the rules of the moment, and logs that in few lines.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    mem::discriminant,
+    net::{IpAddr, SocketAddr},
+};
 
 use super::{Client, Listener};
 use crate::access::{Login, LoginError};
@@ -13,9 +16,9 @@ impl Listener {
             return Some(client);
         }
         let (kind, listener) = (self.way_in.kind(), self.way_in.listen);
-        self.outsiders.add(format!(
-            "refused a connection from {client} ({kind} {listener}): not in --clients"
-        ));
+        let refused =
+            format!("refused a connection from {client} ({kind} {listener}): not in --clients");
+        self.outsiders.add((), refused);
         None
     }
 }
@@ -26,8 +29,8 @@ impl Client {
         self.listener.policy().access.users.is_some()
     }
 
-    /// Whether this login is right; any is where nobody is asked.
-    pub(super) async fn signs_in(&self, login: Login) -> bool {
+    /// Fails if this login is wrong; any is right where nobody is asked.
+    pub(super) async fn sign_in(&self, login: Login) -> Result<(), LoginError> {
         let users = self.listener.policy().access.users.clone();
         let verified = match users {
             None => Ok(()),
@@ -36,23 +39,27 @@ impl Client {
         if let Err(error) = verified {
             self.log_refused_login(error);
         }
-        verified.is_ok()
+        verified
     }
 
-    /// The same for the value of an HTTP request's `Proxy-Authorization`.
-    pub(super) async fn signs_in_basic(&self, value: Option<&[u8]>) -> bool {
+    /// The same for the value of an HTTP request's `Proxy-Authorization`; the error of a request
+    /// without one is `None`.
+    pub(super) async fn sign_in_basic(
+        &self,
+        value: Option<&[u8]>,
+    ) -> Result<(), Option<LoginError>> {
         if !self.is_asked() {
-            return true;
+            return Ok(());
         }
         // As a client's first request is, which does not know yet.
         let Some(value) = value else {
-            return false;
+            return Err(None);
         };
         match Login::from_basic(value) {
-            Some(login) => self.signs_in(login).await,
+            Some(login) => self.sign_in(login).await.map_err(Some),
             None => {
                 self.log_refused_login(LoginError::Wrong);
-                false
+                Err(Some(LoginError::Wrong))
             }
         }
     }
@@ -61,8 +68,9 @@ impl Client {
         let way_in = &self.listener.way_in;
         let (client, kind, listener) = (self.address, way_in.kind(), way_in.listen);
         // Without the name, where people type their password by mistake.
-        self.listener.refused_logins.add(format!(
-            "refused a login from {client} ({kind} {listener}): {error}"
-        ));
+        let refused = format!("refused a login from {client} ({kind} {listener}): {error}");
+        self.listener
+            .refused_logins
+            .add(discriminant(&error), refused);
     }
 }

@@ -12,10 +12,11 @@ impl Client {
         let target = target.expect("a forward has a target");
         let peer = listener.gateway.config.role.peer();
         let refused = |refusal: Refusal| {
-            listener.refuse(format!(
-                "refused a forwarded connection to {target}: {}",
-                refusal.describe(peer)
-            ));
+            let reason = refusal.describe(peer);
+            listener.refuse(
+                &refusal,
+                format!("refused a forwarded connection to {target}: {reason}"),
+            );
         };
         match self.open(target).await {
             Ok(flow) => {

@@ -65,8 +65,8 @@ impl Client {
                 Some(Ok(request)) => request,
                 Some(Err(error)) => {
                     kept.into_iter().for_each(Kept::close);
-                    self.listener
-                        .refuse(format!("refused an HTTP client: {error}"));
+                    let reason = format!("refused an HTTP client: {error}");
+                    self.listener.refuse(&error, reason);
                     return self.answer(&error.response()).await;
                 }
             };
@@ -75,9 +75,10 @@ impl Client {
                 purpose,
                 credentials,
             } = request;
-            if !self.signs_in_basic(credentials.as_deref()).await {
+            if let Err(refused) = self.sign_in_basic(credentials.as_deref()).await {
                 kept.into_iter().for_each(Kept::close);
-                return self.answer(&http_proxy::sign_in_response()).await;
+                let response = http_proxy::sign_in_response(refused);
+                return self.answer(&response).await;
             }
             if let Err(refusal) = self.request_came() {
                 let response = self.refused(&target, refusal);
@@ -117,9 +118,9 @@ impl Client {
                 }
                 Ended::Failed { failure, .. } => {
                     drop(flow);
-                    self.listener.refuse(format!(
-                        "a request through the HTTP proxy to {target} failed: {failure}"
-                    ));
+                    let reason =
+                        format!("a request through the HTTP proxy to {target} failed: {failure}");
+                    self.listener.refuse(&failure, reason);
                     let response = failure.response();
                     return self.answer(response_to(&exchange, &response)).await;
                 }
@@ -257,9 +258,8 @@ impl Client {
     }
 
     fn refused(&self, target: &Target, refusal: Refusal) -> Vec<u8> {
-        self.listener.refuse(format!(
-            "refused a connection through the HTTP proxy to {target}: {refusal}"
-        ));
+        let reason = format!("refused a connection through the HTTP proxy to {target}: {refusal}");
+        self.listener.refuse(&refusal, reason);
         http_proxy::refused_response(refusal, target)
     }
 

@@ -45,7 +45,7 @@ impl Client {
                 // A wrong login is logged already, as often as is good for the log.
                 if error != Socks5Error::Login {
                     let reason = format!("refused a SOCKS5 client: {error}");
-                    self.listener.refuse(reason);
+                    self.listener.refuse(&error, reason);
                 }
                 self.tcp.write_all(&error.reply().unwrap_or_default()).await
             }
@@ -66,7 +66,7 @@ impl Client {
         if method == Method::Password {
             let login = self.message(received, socks5::LOGIN_BYTES_MAX, socks5::parse_login);
             let login = login.await?;
-            if !self.signs_in(login).await {
+            if self.sign_in(login).await.is_err() {
                 return Err(Stop::Refused(Socks5Error::Login));
             }
             self.tcp.write_all(&socks5::LOGIN_ACCEPTED).await?;
@@ -92,7 +92,7 @@ impl Client {
             }
             Err(Stop::Refused(error)) => {
                 let reason = format!("refused a SOCKS4 client: {error}");
-                self.listener.refuse(reason);
+                self.listener.refuse(&error, reason);
                 self.tcp.write_all(&refused).await
             }
             Err(Stop::Io(error)) => Err(error),
@@ -140,9 +140,8 @@ impl Client {
                 Ok(())
             }
             Err(refusal) => {
-                self.listener.refuse(format!(
-                    "refused a {protocol} connection to {target}: {refusal}"
-                ));
+                let reason = format!("refused a {protocol} connection to {target}: {refusal}");
+                self.listener.refuse(&refusal, reason);
                 self.tcp.write_all(&refused(refusal)).await
             }
         }

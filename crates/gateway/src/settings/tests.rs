@@ -59,7 +59,7 @@ fn all_that_is_missing_is_named_at_once() {
         "--peer,",
         "--peer-key",
         "--key",
-        "one of --forward, --socks5, --http-proxy",
+        "and one of: --forward, --socks5, --http-proxy",
     ] {
         assert!(near.contains(part), "{part} is not in: {near}");
     }
@@ -67,7 +67,7 @@ fn all_that_is_missing_is_named_at_once() {
     assert!(
         missing(given, Role::Near)
             .unwrap()
-            .starts_with("missing: one of")
+            .starts_with("missing: one of: ")
     );
     for enough in ["socks5 = '127.0.0.1:1'", "allow = []"] {
         assert_eq!(missing(&format!("{given}{enough}"), Role::Near), None);
@@ -101,6 +101,16 @@ fn an_unknown_key_names_the_nearest() {
     assert!(fault("peer_keys = []").contains("did you mean \"peer_key\"?"));
     assert_eq!(fault("xyz = 1"), "near.toml:1: unknown key \"xyz\"");
     assert!(fault("listen = 'a'").contains("\"listen\" is an option of the far end"));
+}
+
+#[test]
+fn a_section_is_named_as_one() {
+    let error = fault("# near\n[near]\npeer = 'a:1'\n");
+    assert!(
+        error.starts_with("near.toml:2: ") && error.contains("remove \"[near]\""),
+        "{error}"
+    );
+    assert!(!error.contains("did you mean"), "{error}");
 }
 
 #[test]

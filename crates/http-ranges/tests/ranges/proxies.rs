@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use refrain_http_ranges::{ProxyChoice, Remote, RemoteError, RemoteOptions};
+use refrain_http_ranges::{ConnectionError, ProxyChoice, Remote, RemoteError, RemoteOptions};
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -98,6 +98,31 @@ fn an_https_address_is_asked_for_by_connect_and_a_refusal_names_the_proxy() {
         );
         assert_eq!(request.header("authorization"), None);
     }
+}
+
+#[test]
+fn a_server_that_does_not_speak_tls_is_named_as_that() {
+    let Some(folder) = certificates() else {
+        println!("skipped: there are no certificates");
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    thread::spawn(move || {
+        let (mut connection, _) = listener.accept().expect("a connection");
+        let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        // It stays open until the client has read that.
+        let _ = io::copy(&mut connection, &mut io::sink());
+    });
+    let options = RemoteOptions {
+        roots: Some(folder.path().join("tls.crt")),
+        ..options()
+    };
+    let opened = Remote::open(&format!("https://{address}/file"), options);
+    let RemoteError::Connection { source, .. } = opened.expect_err("it is refused") else {
+        panic!("another error");
+    };
+    assert_eq!(*source, ConnectionError::NotTls);
 }
 
 /// A SOCKS proxy that leads to `origin`, whatever it is asked for, and what that was. It ends with the
