@@ -8,7 +8,6 @@ use std::{
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
-    process::Command,
 };
 
 use common::{
@@ -500,50 +499,6 @@ fn a_listener_that_others_can_reach_needs_to_say_who_may_use_it() {
             assert!(!said.contains("$6$") && !said.contains("alice"), "{said}");
         }
     }
-}
-
-/// What a newcomer copies: the keys are made, and both ends take their options.
-#[test]
-fn the_readmes_pair_is_a_good_configuration() {
-    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"));
-    let readme = readme.expect("it is there");
-    let section = readme
-        .split("\n## ")
-        .find(|text| text.starts_with("A real pair"));
-    let section = section.expect("the section about a pair");
-    let lines = section.lines().filter_map(|line| line.strip_prefix("    "));
-    let commands = lines.collect::<Vec<_>>().join("\n").replace("\\\n", " ");
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let mut tried = Vec::new();
-    for command in commands.lines() {
-        let Some(words) = command
-            .trim_end_matches([' ', '&'])
-            .strip_prefix("refrain ")
-        else {
-            continue;
-        };
-        let subcommand = words.split(' ').next().expect("a word");
-        let more = match subcommand {
-            "keygen" => "",
-            "near" | "far" => " --dry-run",
-            _ => continue,
-        };
-        let run = Command::new("sh")
-            .args([
-                "-c",
-                &format!("\"$0\" {words}{more}"),
-                env!("CARGO_BIN_EXE_refrain"),
-            ])
-            .current_dir(folder.path())
-            .env_clear()
-            .output()
-            .expect("a shell");
-        assert!(run.status.success(), "{words}: {run:?}");
-        assert!(run.stderr.is_empty(), "{words}: {run:?}");
-        tried.push(subcommand);
-    }
-    tried.sort_unstable();
-    assert_eq!(tried, ["far", "keygen", "keygen", "near"]);
 }
 
 #[test]

@@ -495,15 +495,6 @@ impl<S: Source> Archive<S> {
         }
     }
 
-    /// The same of a frame by its number.
-    ///
-    /// # Errors
-    /// If it is not there, cannot be read or is damaged.
-    pub fn stored_frame_at(&self, stream: Stream, number: u64) -> Result<Vec<u8>, ReadError> {
-        let frame = self.frame_row(stream, number)?;
-        self.stored_frame(stream, number, &frame)
-    }
-
     /// The most bytes that a stored frame of this archive can have.
     pub(crate) fn stored_frame_bytes_max(&self) -> u64 {
         u64::from(self.header.frame_bytes_max) + limits::STORED_FRAME_EXTRA_BYTES as u64

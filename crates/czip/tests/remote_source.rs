@@ -9,28 +9,14 @@ use std::{
     sync::Arc,
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
-    time::Duration,
 };
 
 use proptest::{collection::vec, prelude::*};
 use refrain_czip::archive::{RemoteSource, RemoteSourceError, Source};
-use refrain_http_ranges::{ProxyChoice, RemoteError, RemoteOptions};
-use server::{File, Server};
+use refrain_http_ranges::{RemoteError, RemoteOptions};
+use server::{File, Server, options};
 
 const BLOCK: usize = 256 << 10;
-
-/// Options that wait for nothing, and keep few first bytes.
-fn options() -> RemoteOptions {
-    RemoteOptions {
-        first_bytes: 16,
-        gap_bytes: 100,
-        pause_min: Duration::from_micros(10),
-        pause_max: Duration::from_micros(100),
-        seed: Some(1),
-        proxy: ProxyChoice::Direct,
-        ..RemoteOptions::default()
-    }
-}
 
 fn open(server: &Server, cache_bytes: u64) -> RemoteSource {
     let options = RemoteOptions {

@@ -1,13 +1,12 @@
 //! A folder of plain files: what a store needs of a disk.
 //!
-//! [`RealFolder`] is one of the system's. Others stand in for it where a disk has to fail: it is
-//! all that lies between a store and its disk. Files are read and written at offsets, never
-//! mapped, so that a folder may be one of another machine.
+//! It is all that lies between a store and its disk, so another one stands in where a disk has to
+//! fail. Files are read and written at offsets, never mapped, so that a folder may be one of
+//! another machine.
 
 mod real;
 
-pub use real::RealFolder;
-pub(crate) use real::{free_bytes, nearest, open_or_create, open_to_read};
+pub(crate) use real::{RealFolder, free_bytes, nearest, open_or_create, open_to_read};
 
 use std::{fmt::Debug, io, path::PathBuf};
 

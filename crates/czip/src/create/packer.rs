@@ -206,17 +206,10 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
+    use crate::create::tests::noise;
 
     const FRAME_BYTES: usize = 64 << 10;
     const CHUNK_BYTES_MAX: usize = 32 << 10;
-
-    fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-        let mut noise = vec![0; bytes];
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&seed.to_le_bytes());
-        hasher.finalize_xof().fill(&mut noise);
-        noise
-    }
 
     fn of(mtime: i64) -> Cohort {
         Cohort {

@@ -20,8 +20,8 @@ use crate::{
 const FILES: u64 = 60;
 const FILE_BYTES: usize = 3000;
 
-fn noise(seed: u64) -> Vec<u8> {
-    let mut noise = vec![0; FILE_BYTES];
+pub(super) fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut noise = vec![0; bytes];
     let mut hasher = blake3::Hasher::new();
     hasher.update(&seed.to_le_bytes());
     hasher.finalize_xof().fill(&mut noise);
@@ -68,7 +68,7 @@ fn files_of_a_folder_that_were_written_together_are_in_frames_together() {
     let folder = tempfile::tempdir().expect("a folder");
     for file in 0..FILES {
         let path = folder.path().join(format!("{file:02}"));
-        fs::write(&path, noise(file)).expect("room");
+        fs::write(&path, noise(file, FILE_BYTES)).expect("room");
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(mtime(file));
         let file = File::options().write(true).open(path).expect("a file");
         file.set_modified(time).expect("a file system with times");
@@ -83,7 +83,8 @@ fn members_of_a_tar_archive_that_were_written_together_are_in_frames_together() 
         let mut header = tar::Header::new_ustar();
         header.set_size(FILE_BYTES as u64);
         header.set_mtime(mtime(file));
-        tar.append_data(&mut header, format!("{file:02}"), &noise(file)[..])
+        let content = noise(file, FILE_BYTES);
+        tar.append_data(&mut header, format!("{file:02}"), &content[..])
             .expect("memory takes it");
     }
     let tar = tar.into_inner().expect("memory takes it");

@@ -2,21 +2,14 @@
 
 use proptest::prelude::*;
 use refrain_czip::get::{CacheOptions, GetError};
-use refrain_czip_format::{ChunkName, Stream, header::Profile, limits::HEADER_BYTES};
+use refrain_czip_format::{ChunkName, Stream, header::Profile};
 
 use crate::{
     Place, archive_of, creating,
-    draft::{CONTENT, Draft, SHARED},
+    draft::{CONTENT, Draft, SHARED, with_header_digest},
     keys::Reader,
     noise, options, release, serve,
 };
-
-/// The same, with a header that vouches for itself.
-fn sealed(mut archive: Vec<u8>) -> Vec<u8> {
-    let digest = blake3::hash(&archive[..HEADER_BYTES - 16]);
-    archive[HEADER_BYTES - 16..HEADER_BYTES].copy_from_slice(&digest.as_bytes()[..16]);
-    archive
-}
 
 #[test]
 fn an_archive_that_ends_early_is_an_error_wherever_it_ends() {
@@ -42,7 +35,7 @@ fn an_archive_that_claims_more_than_there_is_costs_no_memory_and_no_disk() {
             let mut hostile = archive.clone();
             hostile[at..at + 8].copy_from_slice(&claimed.to_le_bytes());
             let place = Place::new();
-            match place.get(&serve(sealed(hostile)), &options()) {
+            match place.get(&serve(with_header_digest(hostile)), &options()) {
                 // The root knows better than the header.
                 Ok(_) => place.assert_is(&release(2)),
                 Err(_) => assert!(!place.output().exists()),
@@ -110,7 +103,7 @@ proptest! {
             archive[at] ^= 1 << bit;
         }
         if is_sealed {
-            archive = sealed(archive);
+            archive = with_header_digest(archive);
         }
         let place = Place::new();
         let mut options = options();

@@ -3,10 +3,7 @@
 use std::{
     fs,
     ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
 };
 
 use refrain_czip::get::{GetError, get};
@@ -18,8 +15,8 @@ use crate::{
 };
 
 /// A server that sends so many bytes in all, and then breaks off whatever is asked.
-fn dying_server(archive: Vec<u8>, bytes: u64) -> Server {
-    let (file, left) = (file(archive), Arc::new(AtomicU64::new(bytes)));
+pub(crate) fn dying_server(archive: Vec<u8>, bytes: u64) -> Server {
+    let (file, left) = (file(archive), AtomicU64::new(bytes));
     Server::start(move |request| {
         let reply = file.reply(request);
         let bytes = reply.body.len() as u64;

@@ -1,12 +1,6 @@
 //! Archives that are encrypted, fetched by who has a key.
 
-use std::{
-    fs,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
-};
+use std::{fs, sync::Arc};
 
 use age::secrecy::{ExposeSecret, SecretString};
 use refrain_czip::{
@@ -17,8 +11,9 @@ use refrain_czip::{
 use refrain_czip_format::header::Profile;
 
 use crate::{
-    Place, archive_of, creating, file, noise, options, serve,
-    server::{Ending, Server},
+    Place, archive_of, creating,
+    interruptions::dying_server,
+    noise, options, serve,
     stored::{FETCHED_MAX, bytes_of, versions},
 };
 
@@ -212,20 +207,6 @@ fn the_cache_keeps_what_is_encrypted_as_it_is() {
             assert_eq!(again.frames.bytes, 0, "{again:?}");
         }
     }
-}
-
-/// A server that sends so many bytes in all, and then breaks off whatever is asked.
-fn dying_server(archive: Vec<u8>, bytes: u64) -> Server {
-    let (file, left) = (file(archive), AtomicU64::new(bytes));
-    Server::start(move |request| {
-        let reply = file.reply(request);
-        let bytes = reply.body.len() as u64;
-        let left = left.fetch_update(SeqCst, SeqCst, |left| Some(left.saturating_sub(bytes)));
-        match left.expect("it is always updated") {
-            left if left >= bytes => reply,
-            left => reply.ending(Ending::Cut(left as usize)),
-        }
-    })
 }
 
 #[test]

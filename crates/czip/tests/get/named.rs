@@ -33,8 +33,9 @@ impl Chunks {
         for stream in Stream::ALL {
             for number in 0..parsed.root().stream(stream).chunks.items() {
                 let name = parsed.name(stream, number).expect("a name");
-                let stored = parsed.stored_frame_at(stream, number).expect("a frame");
-                chunks.insert(name.to_string(), stored);
+                let frame = parsed.frame_row(stream, number).expect("a frame");
+                let stored = &archive[frame.offset as usize..][..frame.stored_bytes as usize];
+                chunks.insert(name.to_string(), stored.to_vec());
             }
         }
         Self(Arc::new(chunks))

@@ -395,10 +395,15 @@ impl Draft {
         for (at, bytes) in &self.header {
             out[*at..*at + bytes.len()].copy_from_slice(bytes);
         }
-        let check = digest(&out[..240], 16);
-        out[240..256].copy_from_slice(&check);
-        out
+        with_header_digest(out)
     }
+}
+
+/// An archive with the digest that its header has.
+pub(crate) fn with_header_digest(mut archive: Vec<u8>) -> Vec<u8> {
+    let check = digest(&archive[..240], 16);
+    archive[240..256].copy_from_slice(&check);
+    archive
 }
 
 /// What seals private parts, if anything does, and the keys section.

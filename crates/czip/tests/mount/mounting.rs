@@ -1,5 +1,12 @@
 //! Makes folders, archives of them, and mounts those.
 
+// It does more than is needed here.
+#[allow(dead_code)]
+#[path = "../common/making.rs"]
+mod making;
+
+pub(crate) use making::noise;
+
 use std::{
     fs::{self, File, Permissions},
     io,
@@ -17,16 +24,6 @@ use refrain_czip::{
     mount::{MountError, MountOptions, Unmounter, mount},
 };
 use tempfile::TempDir;
-
-/// Bytes that do not repeat.
-pub(crate) fn noise(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut noise = vec![0; bytes];
-    blake3::Hasher::new()
-        .update(&seed.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut noise);
-    noise
-}
 
 /// A folder with something of everything, in which `tree` is what is to be archived.
 pub(crate) fn sample() -> TempDir {

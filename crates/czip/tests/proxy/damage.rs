@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-use refrain_czip_format::{header::Profile, limits::HEADER_BYTES};
+use refrain_czip_format::header::Profile;
 
 use super::{
-    draft::{CONTENT, Draft},
+    draft::{CONTENT, Draft, with_header_digest},
     server::{Ending, Reply},
     world::{Origin, World, archive_of, creating, release},
 };
@@ -23,13 +23,6 @@ fn get_twice(world: &World, path: &str) -> Vec<u8> {
         }
         None => world.get(path, &[]).body,
     }
-}
-
-/// The same, with a header that vouches for itself.
-fn sealed(mut archive: Vec<u8>) -> Vec<u8> {
-    let digest = blake3::hash(&archive[..HEADER_BYTES - 16]);
-    archive[HEADER_BYTES - 16..HEADER_BYTES].copy_from_slice(&digest.as_bytes()[..16]);
-    archive
 }
 
 #[test]
@@ -113,7 +106,7 @@ fn an_archive_that_claims_more_than_there_is_costs_no_memory() {
         hostile[at..at + 8].copy_from_slice(&claimed.to_le_bytes());
         let path = format!("/{number}");
         world.origin.put(&path, &content, "\"plain\"");
-        let hostile = sealed(hostile);
+        let hostile = with_header_digest(hostile);
         world
             .origin
             .put(&format!("{path}.czip"), &hostile, "\"bad\"");

@@ -8,6 +8,9 @@ mod changes;
 mod connections;
 mod lies;
 mod no_ranges;
+#[allow(dead_code)]
+#[path = "../../../../tests/common/programs.rs"]
+mod programs;
 mod proxies;
 mod ranges;
 mod real_servers;
@@ -17,22 +20,10 @@ mod retries;
 #[allow(dead_code)]
 mod server;
 
-use std::{ops::Range, time::Duration};
+use std::ops::Range;
 
-use refrain_http_ranges::{ProxyChoice, Remote, RemoteError, RemoteOptions};
-
-/// Options that wait for nothing, and keep no first bytes that would hide requests.
-fn options() -> RemoteOptions {
-    RemoteOptions {
-        first_bytes: 16,
-        gap_bytes: 100,
-        pause_min: Duration::from_micros(10),
-        pause_max: Duration::from_micros(100),
-        seed: Some(1),
-        proxy: ProxyChoice::Direct,
-        ..RemoteOptions::default()
-    }
-}
+use refrain_http_ranges::{Remote, RemoteError};
+use server::options;
 
 /// What a fetch hands on, in that order.
 fn fetched(remote: &Remote, ranges: &[Range<u64>]) -> Result<Vec<(u64, Vec<u8>)>, RemoteError> {

@@ -2,10 +2,10 @@
 //! `REFRAIN_REQUIRE_PROGRAMS=1`.
 
 use std::{
-    env, fs,
+    fs,
     io::{BufRead, BufReader},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -13,26 +13,14 @@ use std::{
 
 use refrain_http_ranges::{Remote, RemoteError, RemoteOptions};
 
-use crate::{assert_holds, fetched, options, server::File};
+use crate::{
+    assert_holds, fetched, options,
+    programs::{are_installed, find},
+    server::File,
+};
 
-fn find(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
-        .map(|folder| folder.join(program))
-        .find(|candidate| candidate.is_file())
-}
-
-/// The programs' paths. If one is missing, the test is to return.
-fn installed<const N: usize>(programs: [&str; N]) -> Option<[PathBuf; N]> {
-    if let Some(missing) = programs.iter().find(|program| find(program).is_none()) {
-        let message = format!("{missing} is not installed (lab/setup installs it)");
-        let required = env::var("REFRAIN_REQUIRE_PROGRAMS").is_ok_and(|value| value == "1");
-        assert!(!required, "{message}");
-        eprintln!("skipped: {message}");
-        return None;
-    }
-    Some(programs.map(|program| find(program).expect("it was found")))
+fn program(name: &str) -> Command {
+    Command::new(find(name).expect("its presence was tested"))
 }
 
 /// A server's process, which ends with the test.
@@ -51,7 +39,7 @@ fn free_port() -> u16 {
 }
 
 /// nginx, serving `folder/www`; over https if there is a certificate.
-fn nginx(program: &Path, folder: &Path) -> (Process, u16) {
+fn nginx(folder: &Path) -> (Process, u16) {
     let port = free_port();
     let listen = match folder.join("tls.crt").exists() {
         true => format!("{port} ssl; ssl_certificate tls.crt; ssl_certificate_key tls.key"),
@@ -70,7 +58,7 @@ fn nginx(program: &Path, folder: &Path) -> (Process, u16) {
         }}"
     );
     fs::write(folder.join("nginx.conf"), configuration).expect("a new file");
-    let mut command = Command::new(program);
+    let mut command = program("nginx");
     command
         .arg("-p")
         .arg(folder)
@@ -111,12 +99,12 @@ fn assert_reads(remote: &Remote, file: &File) {
 
 #[test]
 fn python_has_no_ranges() {
-    let Some([python]) = installed(["python3"]) else {
+    if !are_installed(&["python3"]) {
         return;
-    };
+    }
     let folder = tempfile::tempdir().unwrap();
     let file = served(folder.path());
-    let mut command = Command::new(python);
+    let mut command = program("python3");
     command.args(["-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]);
     command
         .current_dir(folder.path().join("www"))
@@ -141,12 +129,12 @@ fn python_has_no_ranges() {
 
 #[test]
 fn nginx_has_ranges() {
-    let Some([program]) = installed(["nginx"]) else {
+    if !are_installed(&["nginx"]) {
         return;
-    };
+    }
     let folder = tempfile::tempdir().unwrap();
     let file = served(folder.path());
-    let (_process, port) = nginx(&program, folder.path());
+    let (_process, port) = nginx(folder.path());
     let url = format!("http://127.0.0.1:{port}/file");
     let options = RemoteOptions {
         piece_bytes: 100_000,
@@ -181,12 +169,12 @@ fn nginx_has_ranges() {
 
 #[test]
 fn https_is_spoken_with_whom_a_certificate_is_trusted() {
-    let Some([program, openssl]) = installed(["nginx", "openssl"]) else {
+    if !are_installed(&["nginx", "openssl"]) {
         return;
-    };
+    }
     let folder = tempfile::tempdir().unwrap();
     let file = served(folder.path());
-    let made = Command::new(openssl)
+    let made = program("openssl")
         .args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost".split(' '))
         .args("-addext subjectAltName=DNS:localhost".split(' '))
         .args("-addext basicConstraints=critical,CA:FALSE".split(' '))
@@ -195,7 +183,7 @@ fn https_is_spoken_with_whom_a_certificate_is_trusted() {
         .output()
         .expect("openssl runs");
     assert!(made.status.success(), "{made:?}");
-    let (_process, port) = nginx(&program, folder.path());
+    let (_process, port) = nginx(folder.path());
     let trusting = |path: &str| RemoteOptions {
         roots: Some(folder.path().join(path)),
         ..options()

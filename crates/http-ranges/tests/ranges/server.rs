@@ -16,6 +16,21 @@ use std::{
     time::Duration,
 };
 
+use refrain_http_ranges::{ProxyChoice, RemoteOptions};
+
+/// Options of a client that waits for nothing, and keeps no first bytes that would hide requests.
+pub(crate) fn options() -> RemoteOptions {
+    RemoteOptions {
+        first_bytes: 16,
+        gap_bytes: 100,
+        pause_min: Duration::from_micros(10),
+        pause_max: Duration::from_micros(100),
+        seed: Some(1),
+        proxy: ProxyChoice::Direct,
+        ..RemoteOptions::default()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// From 0, in the order in which they came.

@@ -9,7 +9,7 @@ use refrain_proto::{
     frame::Frame, hello::Hello, limits::CREDIT_FLOOR_BYTES,
 };
 
-use crate::pair::take_all;
+use crate::pair::{noise, take_all, transmit};
 
 /// Both ends, some lanes between them, and a clock.
 struct Pair {
@@ -104,12 +104,6 @@ impl Pair {
     }
 }
 
-fn transmit(link: &mut Link, now: Moment, lane: LaneId) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    link.poll_transmit(now, lane, &mut bytes);
-    bytes
-}
-
 /// Carries what `from` has to say on `lane`; says whether that was nothing.
 fn carry(from: &mut Link, to: &mut Link, now: Moment, lane: LaneId) -> bool {
     let bytes = transmit(from, now, lane);
@@ -126,17 +120,6 @@ fn lane_of(link: &Link, now: Moment, flow: FlowId) -> LaneId {
 
 fn events(link: &mut Link) -> Vec<Event> {
     std::iter::from_fn(|| link.poll_event()).collect()
-}
-
-fn noise(len: usize, mut seed: u64) -> Vec<u8> {
-    (0..len)
-        .map(|_| {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 56) as u8
-        })
-        .collect()
 }
 
 const A: LaneId = LaneId(0);

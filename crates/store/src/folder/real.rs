@@ -24,13 +24,13 @@ use super::{Folder, FolderFile};
 
 /// A folder of the system's.
 #[derive(Clone, Debug)]
-pub struct RealFolder {
+pub(crate) struct RealFolder {
     path: PathBuf,
 }
 
 impl RealFolder {
     /// The folder at `path`.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 }

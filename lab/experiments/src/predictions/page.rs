@@ -13,19 +13,6 @@ use super::{
 };
 use crate::targets::{Target, at_least, at_most};
 
-/// What the simulation that the design rests on had replaced, in percent: series, KiB a chunk,
-/// round trip; aligned, window without opening, window. Nothing else was in flight there.
-const SIMULATED: [(&str, u32, u32, [f64; 3]); 8] = [
-    (LINUX, 8, 0, [86.6, 89.0, 89.0]),
-    (LINUX, 8, 5, [75.9, 88.8, 89.0]),
-    (LINUX, 8, 50, [44.3, 86.9, 88.9]),
-    (LINUX, 8, 200, [17.5, 80.1, 88.7]),
-    (LINUX, 4, 50, [44.7, 88.7, 90.9]),
-    (GITHUB, 2, 0, [93.0, 93.5, 94.9]),
-    (GITHUB, 2, 5, [62.9, 68.1, 94.9]),
-    (GITHUB, 2, 50, [0.0, 0.0, 94.9]),
-];
-
 const INTRODUCTION: &str = "# The effect of predictions
 
 Written by `cargo run --release -p refrain-experiments -- predictions --write docs/results-pack.md`.
@@ -50,14 +37,6 @@ of a short page is therefore sent before the first prediction can count.
 
 | series | chunks | in flight | aligned | window, no opening | window |
 |---|--:|---|--:|--:|--:|
-";
-
-const EARLIER: &str = "
-The next table is not from this run: it has the earlier simulation of these series on which the design
-is based. Only the bytes of one round trip were in flight there.
-
-| series | chunks | round trip | aligned | window, no opening | window |
-|---|--:|--:|--:|--:|--:|
 ";
 
 const PAPER: &str = "
@@ -308,13 +287,6 @@ fn replaced(page: &mut String, report: &Report) -> anyhow::Result<()> {
             write!(page, " | {:.2} %", percent(outcome.confirmed()))?;
         }
         *page += " |\n";
-    }
-    *page += EARLIER;
-    for (series, kib, ms, [aligned, without_opening, window]) in SIMULATED {
-        writeln!(
-            page,
-            "| {series} | {kib} KiB | {ms} ms | {aligned:.1} % | {without_opening:.1} % | {window:.1} % |"
-        )?;
     }
     *page += PAPER;
     Ok(())

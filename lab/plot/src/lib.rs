@@ -1,4 +1,4 @@
-//! Plots of figures over named places, for reports of the program and of the lab.
+//! Plots of figures over named places, for the reports of the lab.
 #![forbid(unsafe_code)]
 
 use anyhow::anyhow;
