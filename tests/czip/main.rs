@@ -4,6 +4,7 @@
 mod common;
 
 mod bars;
+mod caches;
 mod commands;
 mod deaths;
 mod folders;

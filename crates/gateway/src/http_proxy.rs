@@ -33,7 +33,8 @@ pub use answer::{Answer, AnswerError, AnswerTerms, Progress};
 pub use body::{Body, Chunk};
 pub use request::{HttpProxyError, ProxyRequest, Purpose, parse_head};
 
-use crate::access::LoginError;
+use std::fmt::Display;
+
 use crate::refusal::Refusal;
 use crate::target::Target;
 
@@ -91,7 +92,7 @@ pub(crate) fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
 }
 
 /// The response to a client that has to sign in, or whose login was refused.
-pub(crate) fn sign_in_response(refused: Option<LoginError>) -> Vec<u8> {
+pub(crate) fn sign_in_response(refused: Option<impl Display>) -> Vec<u8> {
     let reason = match refused {
         None => "this proxy needs a user name and password".to_owned(),
         Some(error) => format!("this proxy refused the login: {error}"),
