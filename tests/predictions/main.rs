@@ -52,15 +52,22 @@ fn fetch(address: SocketAddr) -> io::Result<Vec<u8>> {
     Ok(file)
 }
 
+/// Bytes that the link has carried, without those that were sent before their offer came: how many
+/// these are depends on how busy the machine is.
+fn spent(near: &Gateway) -> f64 {
+    let overtaken = near.peer().received.predictions.overtaken_bytes;
+    near.link_bytes() as f64 - overtaken as f64
+}
+
 /// Fetches `file` through `near`, and gives what that cost, as a share of it.
 #[track_caller]
 fn cost(near: &Gateway, listen: SocketAddr, file: &[u8]) -> f64 {
-    let before = near.link_bytes();
+    let before = spent(near);
     assert!(
         fetch(listen).expect("an answer") == file,
         "it arrives equal"
     );
-    (near.link_bytes() - before) as f64 / file.len() as f64
+    (spent(near) - before) / file.len() as f64
 }
 
 /// Fetches `file` until it comes whole, over a link that is made meanwhile, and gives all that this
@@ -73,7 +80,7 @@ fn first_cost_of_a_new_link(near: &Gateway, listen: SocketAddr, file: &[u8]) -> 
         let got = is_up.then(|| fetch(listen).ok()).flatten();
         got.filter(|got| got == file)
     });
-    near.link_bytes() as f64 / file.len() as f64
+    spent(near) / file.len() as f64
 }
 
 #[track_caller]
