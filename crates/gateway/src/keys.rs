@@ -401,7 +401,7 @@ fn has_public_key(text: &str) -> bool {
 }
 
 /// Reads a small file that only its owner may be able to read: a private key, a token or users. It is
-/// parsed before its mode is checked, so that nobody is told to change the mode of another file.
+/// parsed before its mode is checked, so that no error advises to change the mode of another file.
 pub(crate) fn read_secret_file<T, E: From<KeyError>>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, E>,

@@ -444,7 +444,7 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     all
 }
 
-/// Where certificates to trust were looked for in vain.
+/// The error of a file, or of a system, without certificates to trust.
 fn no_roots(path: Option<&Path>) -> String {
     match path {
         Some(path) => format!(
