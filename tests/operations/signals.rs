@@ -119,6 +119,41 @@ fn sighup_adds_a_peer_without_dropping_a_flow() {
 }
 
 #[test]
+fn sighup_cuts_off_a_removed_peer_and_no_other() {
+    let target = origin::start();
+    let (listen, option) = forward(target);
+    let (second_listen, second_option) = forward(target);
+    let site = Site::new();
+    let second_key = keygen(&site.path("second.key"));
+    let both = format!("{} first\n{second_key} second\n", site.near_key);
+    let peers = site.write("peers", &both);
+    let far = site.far(&["--peer-key", &peers]);
+    let near = site.near(site.far_listen, &["--forward", &option]);
+    let second = site.near_with_key(
+        "second.key",
+        site.far_listen,
+        &["--forward", &second_option],
+    );
+    near.wait_until_up();
+    second.wait_until_up();
+
+    let download = Download::begin(listen);
+    let mut held = origin::ask(second_listen, "hold").expect("a listener");
+    eventually("the flow is open", || {
+        (second.peer().flows_open == 1).then_some(())
+    });
+    site.write("peers", &format!("{} first\n", site.near_key));
+    far.signal("HUP");
+    far.wait_for_log(&["second", "its key was removed"]);
+    let ended = held.read_to_end(&mut Vec::new());
+    assert!(ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+    second.wait_for_log(&["refused this end's key"]);
+    assert!(!origin::answers(second_listen));
+    download.finish();
+    assert_eq!(near.peer().counters.lanes_lost, 0);
+}
+
+#[test]
 fn sighup_adds_a_rule_and_a_broken_file_changes_nothing() {
     let target = origin::start();
     let (listen, option) = forward(target);

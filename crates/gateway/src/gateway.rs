@@ -26,7 +26,7 @@ use crate::{
     config::Config,
     descriptors::Descriptors,
     history::History,
-    keys::{PublicKey, SharedPeerKeys},
+    keys::{PeerKeys, PublicKey, SharedPeerKeys},
     link::{SharedLink, Totals},
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
@@ -149,13 +149,31 @@ impl Gateway {
     }
 
     /// Takes rules, time-outs and the peers' names from `config`, a far end its peers' keys too; the
-    /// rest needs a restart.
+    /// rest needs a restart. Links of peers whose keys were removed end at once.
     pub fn reload(&self, config: &Config) {
         if self.config.dials == config.dials {
+            let before = self.keys.load();
             self.keys.replace(config.peers.clone());
+            self.forget_removed(&before);
         }
         let own = self.policy.load().own.clone();
         self.policy.replace(Policy::new(config, own));
+    }
+
+    /// Ends the links of peers whose keys are no longer accepted, and forgets these peers. `before` has their names.
+    fn forget_removed(&self, before: &PeerKeys) {
+        let keys = self.keys.load();
+        self.lock_peers().retain(|key, peer| {
+            let is_accepted = keys.contains(key);
+            if !is_accepted {
+                let links = peer.links();
+                links.iter().for_each(|link| link.with(|link, _| link.revoke()));
+                if links.iter().any(|link| link.is_up()) {
+                    tracing::info!(peer = %before.label(key), "closing the peer's connections: its key was removed");
+                }
+            }
+            is_accepted
+        });
     }
 
     /// Its peers in their order.

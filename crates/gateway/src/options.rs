@@ -318,7 +318,7 @@ options! {
         PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
             "Accept this public key, or the keys in this file: one per line, after an optional name. A near end \
              needs one for each far end. Logs, tables and other options use NAME for the peer. A far end reloads \
-             the keys on SIGHUP, for new lanes.").repeats().reloads(FAR)
+             the keys on SIGHUP, and closes the connections of removed peers.").repeats().reloads(FAR)
             .brief("Accept this public key")
             .in_check("Accept this public key, or the one in this file");
     }

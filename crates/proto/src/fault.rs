@@ -53,9 +53,12 @@ pub enum LinkFault {
     /// The other end has lost its state, by a restart most likely.
     #[error("the peer has restarted")]
     PeerRestarted,
-    /// The other end found a fault.
+    /// The other end found a fault, or no longer accepts this one.
     #[error("the peer ended the link")]
     AbortedByPeer,
+    /// This end no longer accepts the peer.
+    #[error("the peer's key was removed at this end")]
+    Revoked,
 }
 
 /// How a block contradicted the mirrored cache.

@@ -153,6 +153,10 @@ impl Gateway {
                 return Ok(None);
             }
         };
+        // A reload may have removed the key since the handshake.
+        if !self.keys.load().contains(&key) {
+            lane.link.with(|link, _| link.revoke());
+        }
         peer.trouble.clear();
         Ok(Some(BegunLane {
             lane,

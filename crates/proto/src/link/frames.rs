@@ -458,6 +458,12 @@ impl Link {
         }
     }
 
+    /// Ends the link and its flows: this end no longer accepts the peer. Its lanes tell the other end, and are to be
+    /// closed.
+    pub fn revoke(&mut self) {
+        self.condemn(LinkFault::Revoked);
+    }
+
     /// The link is over. What its lanes still say is why.
     fn condemn(&mut self, fault: LinkFault) {
         if self.fault.is_some() {

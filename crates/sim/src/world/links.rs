@@ -301,6 +301,7 @@ impl World {
             LinkFault::PeerRestarted | LinkFault::AbortedByPeer => {
                 self.is_damaged || self.has_restarted
             }
+            LinkFault::Revoked => false,
         };
         if !is_expected {
             let fault = fault.into();
@@ -309,7 +310,7 @@ impl World {
         match fault {
             LinkFault::Cache(_) => self.kinds.note(Kind::CacheViolation),
             LinkFault::PeerRestarted => self.kinds.note(Kind::RestartFound),
-            LinkFault::AbortedByPeer => {}
+            LinkFault::AbortedByPeer | LinkFault::Revoked => {}
         }
         self.settle(end, link)?;
         self.end_link(end, link);
