@@ -109,7 +109,6 @@ impl SimulatedLink {
             link: LinkConfig {
                 rate: Rate::bits_per_second(link.rate.0),
                 delay: link.delay.0,
-                ..LinkConfig::default()
             },
             ..RelayConfig::to(target)
         };

@@ -26,7 +26,6 @@ impl SlowLink {
         config.link = LinkConfig {
             rate: Some(Rate::mbit(mbit)),
             delay,
-            ..LinkConfig::default()
         };
         let inside = runtime.enter();
         let relay = Relay::start(config)?;

@@ -14,20 +14,14 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
-use crate::Direction;
-use crate::counts::Account;
+use crate::counts::DirectionCounters;
 use crate::door::socket;
 use crate::link::{Arrival, Inlet, lock};
 use crate::shared::{CutSignal, Shared};
 
 /// Carries `client` to the target and back until both sides have closed, or either has reset, or
 /// the relay cuts.
-pub(crate) async fn carry(
-    client: TcpStream,
-    mut cut: CutSignal,
-    relay: &Shared,
-    account: &Account,
-) {
+pub(crate) async fn carry(client: TcpStream, mut cut: CutSignal, relay: &Shared, connection: u64) {
     // From here on, whatever ends this function but the clean end resets both sides. Errors of
     // these calls would show again, and matter, at the first read.
     let _ = (client.set_zero_linger(), client.set_nodelay(true));
@@ -41,24 +35,18 @@ pub(crate) async fn carry(
     let _ = target.set_nodelay(true);
 
     let reset_crossed = Arc::new(Notify::new());
-    let (up, up_arrivals) = relay
-        .up
-        .open(account.connection, Arc::clone(&reset_crossed));
-    let (down, down_arrivals) = relay
-        .down
-        .open(account.connection, Arc::clone(&reset_crossed));
-    let pump = |direction, from, to, inlet, back| Pump {
-        direction,
-        relay,
-        account,
+    let (up, up_arrivals) = relay.up.open(connection, Arc::clone(&reset_crossed));
+    let (down, down_arrivals) = relay.down.open(connection, Arc::clone(&reset_crossed));
+    let pump = |counters, from, to, inlet, back| Pump {
+        counters,
         from,
         to,
         inlet,
         back,
         payload: Mutex::new(BytesMut::new()),
     };
-    let to_target = pump(Direction::Up, &client, &target, &up, &down);
-    let to_client = pump(Direction::Down, &target, &client, &down, &up);
+    let to_target = pump(&relay.ledger.up, &client, &target, &up, &down);
+    let to_client = pump(&relay.ledger.down, &target, &client, &down, &up);
 
     let transfer = async {
         tokio::join!(
@@ -83,9 +71,7 @@ pub(crate) async fn carry(
 
 /// One direction of one connection.
 struct Pump<'a> {
-    direction: Direction,
-    relay: &'a Shared,
-    account: &'a Account,
+    counters: &'a DirectionCounters,
     from: &'a TcpStream,
     to: &'a TcpStream,
     inlet: &'a Inlet<'a>,
@@ -103,7 +89,7 @@ impl Pump<'_> {
             match self.read(room).await {
                 Ok(0) => return self.inlet.close(),
                 Ok(bytes) => {
-                    self.account.entered(self.direction, bytes);
+                    self.counters.entered(bytes);
                     self.inlet.enter(bytes);
                 }
                 Err(_) => return self.inlet.reset(),
@@ -155,20 +141,13 @@ impl Pump<'_> {
         let mut payload = lock(&self.payload).split_to(bytes);
         while !payload.is_empty() {
             self.to.writable().await?;
-            let (result, was_last) = self.relay.allowance.spend(payload.len(), |bytes_max| {
-                self.to.try_write(&payload[..bytes_max])
-            });
-            match result {
+            match self.to.try_write(&payload) {
                 Ok(written) => {
-                    self.account.delivered(self.direction, written);
+                    self.counters.delivered(written);
                     payload.advance(written);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
-            }
-            if was_last {
-                self.relay.cut();
-                return pending().await;
             }
         }
         Ok(())

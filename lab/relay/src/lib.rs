@@ -1,16 +1,17 @@
-//! A bad link on loopback: a TCP relay with a rate, a delay, a queue, stalls and cuts.
+//! A bad link on loopback: a TCP relay with a rate, a delay, a queue and cuts.
 //!
 //! Where the kernel cannot emulate a link (no netem, no rights, a test that must run anywhere),
-//! the relay stands between two programs and behaves as a thin, long or lossy link would. `refrain
-//! demo` has one inside. What a byte meets on its way, in this order:
+//! the relay stands between two programs and behaves as a slow or long link would. `refrain demo`
+//! has one inside.
 //!
-//! - [`units`]: rates, sizes and durations as people write them;
-//! - [`config`]: what the link is like ([`LinkConfig`]) and between whom ([`RelayConfig`]);
-//! - [`stall`]: which segments stall, from the seed alone;
-//! - [`shaper`]: one direction of the link as arithmetic on a virtual clock, without I/O;
-//! - [`relay`]: the tokio program around two shapers, and its switches ([`Relay`]);
-//! - [`counts`]: what has crossed the link so far ([`Counts`]);
-//! - [`check`]: real transfers, held against the settings;
+//! - [`units`]: rates and durations as people write them;
+//! - `config`: what the link is like ([`LinkConfig`]) and between whom ([`RelayConfig`]);
+//! - `shaper`: one direction of the link as arithmetic on a virtual clock, without I/O;
+//! - `link`: a shaper in real time;
+//! - `counts`: what has crossed the link so far ([`Counts`]);
+//! - `door`: the address that clients connect to;
+//! - `connection`: carries a client's bytes to the target and back, over two links;
+//! - `relay`: the tokio program around all of these, and its switches ([`Relay`]);
 //! - [`addresses`]: free ones, for the programs at its sides.
 //!
 //! # Example
@@ -34,34 +35,22 @@
 
 pub mod units;
 
-pub mod config;
-pub mod stall;
+mod config;
 
-pub mod shaper;
-mod shared;
+mod link;
+mod shaper;
 
-pub mod relay;
-
-pub mod counts;
-
-pub mod check;
-
-pub mod addresses;
+mod counts;
 
 mod connection;
 mod door;
-mod link;
+mod shared;
 
-pub use config::{CutAfter, LinkConfig, RelayConfig};
-pub use counts::Counts;
+mod relay;
+
+pub mod addresses;
+
+pub use config::{LinkConfig, RelayConfig};
+pub use counts::{Counts, DirectionCounts};
 pub use relay::Relay;
 pub use units::Rate;
-
-/// A way through the link, as the connecting side sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// From the side that connected to the relay towards the relay's target.
-    Up,
-    /// From the relay's target back.
-    Down,
-}

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc};
 
+use crate::LinkConfig;
 use crate::shaper::{Event, Shaper};
-use crate::{Direction, LinkConfig, Rate};
 
 /// One direction, shared by all connections and by the thread in [`Link::drive`].
 pub(crate) struct Link {
@@ -40,11 +40,11 @@ pub(crate) enum Arrival {
 }
 
 impl Link {
-    pub(crate) fn new(config: &LinkConfig, direction: Direction) -> Link {
+    pub(crate) fn new(config: &LinkConfig) -> Link {
         Link {
             started: Instant::now(),
             state: Mutex::new(LinkState {
-                shaper: Shaper::new(config, direction),
+                shaper: Shaper::new(config),
                 outlets: HashMap::new(),
                 armed: None,
                 stopped: false,
@@ -107,20 +107,12 @@ impl Link {
         )
     }
 
-    pub(crate) fn set_rate(&self, rate: Option<Rate>) {
-        self.update(|shaper, now| shaper.set_rate(rate, now));
-    }
-
     pub(crate) fn freeze(&self) {
         self.update(|shaper, now| shaper.freeze(now));
     }
 
     pub(crate) fn thaw(&self) {
         self.update(|shaper, now| shaper.thaw(now));
-    }
-
-    pub(crate) fn stalls(&self) -> u64 {
-        lock(&self.state).shaper.stalls()
     }
 
     /// Makes a call of the shaper, and all that follows from it at once.
@@ -216,5 +208,5 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The driver's shortest sleep: departures that are nearer than that are handled together, at no
-/// cost to the rate, since the shaper reckons in exact times.
+/// cost to the rate, since the shaper counts in exact times.
 const TICK: Duration = Duration::from_micros(200);

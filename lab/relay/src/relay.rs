@@ -2,21 +2,21 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use crate::RelayConfig;
 use crate::connection::carry;
-use crate::counts::{Account, Counts, Ledger};
+use crate::counts::{Counts, Ledger};
 use crate::door::Door;
 use crate::link::Link;
-use crate::shared::{Allowance, CutSignal, Shared};
-use crate::{CutAfter, Direction, Rate, RelayConfig};
+use crate::shared::{CutSignal, Shared};
 
 /// A running relay. Dropping it resets its connections and frees its address.
 ///
@@ -24,7 +24,7 @@ use crate::{CutAfter, Direction, Rate, RelayConfig};
 /// connect after [`Relay::refuse`] is sure to be refused.
 pub struct Relay {
     shared: Arc<Shared>,
-    tasks: Vec<AbortHandle>,
+    accepting: AbortHandle,
 }
 
 impl Relay {
@@ -32,56 +32,33 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// When the address cannot be listened on, or the configuration describes no link
-    /// ([`io::ErrorKind::InvalidInput`]).
+    /// When the address cannot be listened on, or a thread cannot be started.
     ///
     /// # Panics
     ///
     /// Outside of a tokio runtime with I/O and time.
     pub fn start(config: RelayConfig) -> io::Result<Relay> {
-        config
-            .link
-            .validate()
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let allowance = match config.cut_after {
-            Some(CutAfter::Bytes(bytes)) => Some(bytes),
-            Some(CutAfter::Time(_)) | None => None,
-        };
         let shared = Arc::new(Shared {
             door: Door::open(config.listen, config.socket_buffer_bytes())?,
-            up: Link::new(&config.link, Direction::Up),
-            down: Link::new(&config.link, Direction::Down),
+            up: Arc::new(Link::new(&config.link)),
+            down: Arc::new(Link::new(&config.link)),
             ledger: Ledger::default(),
-            allowance: Allowance(Mutex::new(allowance)),
-            first_accepted: Notify::new(),
             cuts: watch::Sender::new(()),
             config,
         });
+        let accepting = tokio::spawn(Arc::clone(&shared).accept()).abort_handle();
         // From here on, whatever fails drops the relay, which stops what already runs.
-        let mut relay = Relay {
-            shared,
-            tasks: Vec::new(),
-        };
-        for direction in [Direction::Up, Direction::Down] {
-            let shared = Arc::clone(&relay.shared);
+        let relay = Relay { shared, accepting };
+        for (name, link) in [
+            ("relay up", &relay.shared.up),
+            ("relay down", &relay.shared.down),
+        ] {
+            let link = Arc::clone(link);
             thread::Builder::new()
-                .name(format!("relay {direction:?}"))
-                .spawn(move || shared.link(direction).drive())?;
-        }
-        relay.spawn(Arc::clone(&relay.shared).accept());
-        if let Some(CutAfter::Time(time)) = relay.shared.config.cut_after {
-            let shared = Arc::clone(&relay.shared);
-            relay.spawn(async move {
-                shared.first_accepted.notified().await;
-                sleep(time).await;
-                shared.cut();
-            });
+                .name(name.into())
+                .spawn(move || link.drive())?;
         }
         Ok(relay)
-    }
-
-    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.push(tokio::spawn(task).abort_handle());
     }
 
     /// Where clients connect.
@@ -91,17 +68,7 @@ impl Relay {
 
     /// What has crossed the link so far.
     pub fn counts(&self) -> Counts {
-        Counts {
-            up_stalls: self.shared.up.stalls(),
-            down_stalls: self.shared.down.stalls(),
-            ..self.shared.ledger.counts()
-        }
-    }
-
-    /// Changes the rate of both directions; `None` is as fast as it goes.
-    pub fn set_rate(&self, rate: Option<Rate>) {
-        self.shared.up.set_rate(rate);
-        self.shared.down.set_rate(rate);
+        self.shared.ledger.counts()
     }
 
     /// Resets, at both of its sides, every connection that was accepted; new ones go on.
@@ -148,9 +115,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
+        self.accepting.abort();
         self.shared.up.stop();
         self.shared.down.stop();
         self.shared.cut();
@@ -167,17 +132,14 @@ impl Shared {
             };
             // Before the connection is counted, so that a cut reaches all that are.
             let cut = CutSignal(self.cuts.subscribe());
-            let account = self.ledger.open();
-            if account.connection == 0 {
-                self.first_accepted.notify_one();
-            }
-            tokio::spawn(Arc::clone(&self).serve(client, cut, account));
+            let connection = self.ledger.open();
+            tokio::spawn(Arc::clone(&self).serve(client, cut, connection));
         }
     }
 
-    async fn serve(self: Arc<Self>, client: TcpStream, cut: CutSignal, account: Arc<Account>) {
-        carry(client, cut, &self, &account).await;
-        self.ledger.close(&account);
+    async fn serve(self: Arc<Self>, client: TcpStream, cut: CutSignal, connection: u64) {
+        carry(client, cut, &self, connection).await;
+        self.ledger.close();
     }
 }
 

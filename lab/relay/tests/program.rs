@@ -49,7 +49,7 @@ fn it_prints_its_address_and_at_the_end_its_counts() {
         (&last["accepted"], &last["up"]["delivered_bytes"]),
         (&1.into(), &8.into())
     );
-    assert_eq!(last["connections"][0]["down"]["delivered_bytes"], 5);
+    assert_eq!(last["down"]["delivered_bytes"], 5);
     assert!(program.wait().unwrap().success());
 }
 
@@ -83,12 +83,6 @@ fn what_it_cannot_do_it_says() {
             1,
             "cannot relay from",
         ),
-        (
-            &["--to", &taken, "--stall-probability", "2"],
-            1,
-            "between 0 and 1",
-        ),
-        (&["--to", &taken, "--segment", "0"], 1, "at least one byte"),
     ] {
         let (actual_code, stderr) = run(arguments);
         assert_eq!(actual_code, code, "{arguments:?}: {stderr}");

@@ -1,8 +1,7 @@
 //! The relay on real sockets: what arrives, what is counted, and what each switch does.
 //!
-//! No test here measures time. Where one waits for something that must come, it polls; where it
-//! shows that something does not come, it does so while that could only come too late, so that a
-//! slow machine makes no test fail.
+//! A slow machine makes no test fail. Where a test waits for something that must come, it polls;
+//! where it shows that something does not come, it does so while that could only come too late.
 
 use std::future::Future;
 use std::io::{Error, ErrorKind, Result};
@@ -10,11 +9,9 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use refrain_relay::counts::DirectionCounts;
-use refrain_relay::stall::stalls;
-use refrain_relay::{CutAfter, Direction, LinkConfig, Rate, Relay, RelayConfig};
+use refrain_relay::{DirectionCounts, LinkConfig, Rate, Relay, RelayConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -120,25 +117,14 @@ async fn bytes_arrive_equal_and_counted_both_ways() {
         (counts.up, counts.down),
         (delivered(up.len()), delivered(down.len()))
     );
-    let [only] = &counts.connections[..] else {
-        panic!("{counts:?}")
-    };
-    assert_eq!(
-        (only.up, only.down, only.open),
-        (counts.up, counts.down, false)
-    );
 }
 
 #[tokio::test]
-async fn many_connections_share_a_bad_link() {
+async fn many_connections_share_a_link() {
     let setup = Setup::new(|config| {
         config.link = LinkConfig {
             rate: Some(Rate::mbit(400)),
             delay: Duration::from_millis(2),
-            stall_probability: 0.01,
-            stall: Duration::from_millis(3),
-            seed: 7,
-            ..LinkConfig::default()
         };
     })
     .await;
@@ -160,43 +146,28 @@ async fn many_connections_share_a_bad_link() {
     let counts = setup.relay.counts();
     assert_eq!(counts.up, delivered(total_bytes[0]));
     assert_eq!(counts.down, delivered(total_bytes[1]));
-    assert_eq!(counts.connections.len(), 20);
-    let up_bytes: u64 = counts
-        .connections
-        .iter()
-        .map(|one| one.up.delivered_bytes)
-        .sum();
-    assert_eq!(up_bytes, counts.up.delivered_bytes);
+    assert_eq!(counts.accepted, 20);
 }
 
 #[tokio::test]
-async fn the_same_seed_stalls_the_same_segments() {
-    let mut seen = Vec::new();
-    for rate in [None, Some(Rate::mbit(200))] {
-        let setup = Setup::new(|config| {
-            config.link.rate = rate;
-            config.link.stall_probability = 0.1;
-            config.link.stall = Duration::from_millis(1);
-            config.link.seed = 42;
-        })
-        .await;
-        let (up, down) = (content(300_000, 1), content(200_000, 2));
-        exchange(setup.connect().await, &up, &down).await.unwrap();
-        let counts = setup.relay.counts();
-        seen.push((counts.up_stalls, counts.down_stalls));
+async fn nothing_is_faster_than_rate_and_delay() {
+    let (rate, delay) = (Rate::mbit(80), Duration::from_millis(20));
+    let setup = Setup::new(|config| {
+        config.link = LinkConfig {
+            rate: Some(rate),
+            delay,
+        };
+    })
+    .await;
+    let content = content(2_000_000, 4);
+    // A round trip for the connection, the time of the bytes at the rate, and one delay.
+    let expected = 3 * delay + rate.time_for(content.len() as u64);
+    for (up, down) in [(&content[..], &b""[..]), (&b""[..], &content[..])] {
+        let began = Instant::now();
+        exchange(setup.connect().await, up, down).await.unwrap();
+        let took = began.elapsed();
+        assert!(took >= expected, "{took:?}, expected {expected:?}");
     }
-    let by_seed = |direction, bytes: u64| {
-        let segments = 0..bytes.div_ceil(1460);
-        segments
-            .filter(|segment| stalls(42, 0, direction, *segment, 0.1))
-            .count() as u64
-    };
-    let expected = (
-        by_seed(Direction::Up, 300_000),
-        by_seed(Direction::Down, 200_000),
-    );
-    assert_eq!(seen, [expected, expected]);
-    assert!(expected.0 > 0 && expected.1 > 0);
 }
 
 #[tokio::test]
@@ -293,12 +264,7 @@ impl WriteAllReady for TcpStream {
 
 #[tokio::test]
 async fn a_receiver_that_does_not_read_holds_the_sender() {
-    let (queue_bytes, window_bytes) = (10_000, 20_000);
-    let setup = Setup::new(|config| {
-        config.link.queue_bytes = Some(queue_bytes);
-        config.link.window_bytes = Some(window_bytes);
-    })
-    .await;
+    let setup = Setup::new(|_| {}).await;
     let (client, mut server) = setup.connect().await;
     let up = content(16 << 20, 3);
     let sent = up.clone();
@@ -308,8 +274,8 @@ async fn a_receiver_that_does_not_read_holds_the_sender() {
         client.shutdown().await?;
         Ok::<_, Error>(client)
     });
-    // A window may end in the middle of a segment.
-    let held_max = (queue_bytes + window_bytes + 1460) as u64;
+    // An ideal link's queue and window. The window may end in the middle of a segment.
+    let held_max = 2 * (256 << 10) + 1460;
     let mut received = Vec::new();
     let mut buffer = vec![0; 100_000];
     loop {
@@ -349,36 +315,6 @@ async fn a_cut_resets_all_and_new_connections_go_on() {
         .await
         .unwrap();
     assert_eq!(at_server, b"again");
-}
-
-#[tokio::test]
-async fn a_cut_after_bytes_is_exact_and_happens_once() {
-    let setup = Setup::new(|config| config.cut_after = Some(CutAfter::Bytes(123_456))).await;
-    let (mut client, mut server) = setup.connect().await;
-    let up = content(1 << 20, 4);
-    let sent = up.clone();
-    let sender = tokio::spawn(async move { client.write_all(&sent).await.map(|()| client) });
-    let mut received = Vec::new();
-    let error = soon(server.read_to_end(&mut received)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    assert!(up.starts_with(&received));
-    drop(soon(sender).await.unwrap());
-    until(|| setup.relay.counts().open == 0).await;
-    assert_eq!(setup.relay.counts().up.delivered_bytes, 123_456);
-
-    let (at_server, _) = exchange(setup.connect().await, &up, b"").await.unwrap();
-    assert!(at_server == up);
-}
-
-#[tokio::test]
-async fn a_cut_after_a_time_counts_from_the_first_connection() {
-    let after = CutAfter::Time(Duration::from_millis(20));
-    let setup = Setup::new(|config| config.cut_after = Some(after)).await;
-    // Longer than that without a connection.
-    sleep(Duration::from_millis(50)).await;
-    let mut client = TcpStream::connect(setup.relay.address()).await.unwrap();
-    expect_reset(&mut client).await;
-    until(|| setup.relay.counts().open == 0).await;
 }
 
 #[tokio::test]
@@ -471,20 +407,6 @@ async fn refusing_works_while_processes_are_started() {
 }
 
 #[tokio::test]
-async fn the_rate_can_change_under_a_transfer() {
-    let setup = Setup::new(|config| config.link.rate = Rate::bits_per_second(8000)).await;
-    let (client, server) = setup.connect().await;
-    let up = content(1 << 20, 5);
-    // At 1000 bytes a second this would take a quarter of an hour.
-    let transfer = exchange((client, server), &up, b"");
-    let (arrived, ()) = tokio::join!(transfer, async {
-        until(|| setup.relay.counts().up.entered_bytes > 0).await;
-        setup.relay.set_rate(None);
-    });
-    assert!(arrived.unwrap().0 == up);
-}
-
-#[tokio::test]
 async fn an_unreachable_target_resets_the_client() {
     let setup = Setup::new(|_| {}).await;
     let Setup { relay, server } = setup;
@@ -514,16 +436,7 @@ async fn a_dropped_relay_resets_its_connections_and_frees_its_address() {
 }
 
 #[tokio::test]
-async fn what_is_no_link_is_refused_at_the_start() {
-    let mut config = RelayConfig::to((Ipv4Addr::LOCALHOST, 1).into());
-    config.link.stall_probability = 2.0;
-    let error = Relay::start(config).map(|_| ()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    assert_eq!(
-        error.to_string(),
-        "the stall probability must be between 0 and 1"
-    );
-
+async fn a_taken_address_is_refused_at_the_start() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = taken.local_addr().unwrap();
     let config = RelayConfig {
