@@ -106,22 +106,16 @@ async fn a_far_end_that_is_not_the_peer_is_refused_and_both_say_so() {
 }
 
 #[tokio::test]
-async fn a_reload_counts_for_new_lanes_and_leaves_open_ones() {
+async fn replaced_keys_count_from_the_next_handshake_on() {
     let (far_key, near_key) = (key(), key());
     let peers = Arc::new(SharedPeerKeys::default());
     let server = ServerTls::new(&far_key, Arc::clone(&peers));
     let client = ClientTls::new(&near_key, far_key.public());
     assert!(handshake(&server, &client).await.0.is_err());
     peers.replace([near_key.public()].into_iter().collect());
-    let (far, near) = handshake(&server, &client).await;
+    assert!(handshake(&server, &client).await.0.is_ok());
     peers.replace(PeerKeys::default());
     assert!(handshake(&server, &client).await.0.is_err());
-    let (mut far, mut near) = (far.unwrap().0, near.unwrap().0);
-    far.write_all(b"still here").await.unwrap();
-    far.flush().await.unwrap();
-    let mut bytes = [0; 10];
-    near.read_exact(&mut bytes).await.unwrap();
-    assert_eq!(&bytes, b"still here");
 }
 
 #[tokio::test]
