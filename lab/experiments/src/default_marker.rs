@@ -44,7 +44,8 @@ pub(crate) fn run(data: &Path, refrain: &Path, runs: usize) -> anyhow::Result<St
          {}.\n\n\
          Ratios below 1 are in favour of `maxp-bytes`. Every byte is compared. CPU time is the sender's: of its\n\
          thread in an engine, of its process over sockets. Of {runs} interleaved runs, engines count the least time\n\
-         of each call; other figures are medians. *Worst*: the highest ratio of all data sets.\n",
+         of each call; other figures are medians. *Worst*: the highest ratio of all data sets. Transfers over\n\
+         sockets are short: the CPU time of one data set may be twice as high or half as high by chance.\n",
         machine::describe(),
     );
     by_period(&mut page, &corpora, runs)?;
