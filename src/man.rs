@@ -1,6 +1,10 @@
 //! `refrain man`: the manual pages, from the same definitions as help.
 
-use std::{io, io::Write, path::PathBuf};
+use std::{
+    io,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, anyhow, ensure};
 use clap::CommandFactory;
@@ -21,7 +25,8 @@ pub(crate) struct ManArguments {
 }
 
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
-    let program = Arguments::command();
+    let mut program = Arguments::command().disable_help_subcommand(true);
+    program.build();
     if let Some(folder) = &arguments.out {
         ensure!(
             folder.is_dir() || !folder.exists(),
@@ -30,18 +35,34 @@ pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
         );
         let cannot_write = || format!("cannot write manual pages to \"{}\"", folder.display());
         std::fs::create_dir_all(folder).with_context(cannot_write)?;
-        return clap_mangen::generate_to(program, folder).with_context(cannot_write);
+        return write_all(&program, folder).with_context(cannot_write);
     }
-    let mut page = Vec::new();
-    Man::new(named(program, &arguments.command)?).render(&mut page)?;
-    let printed = io::stdout().write_all(&page);
+    let mut printed = Vec::new();
+    page(named(program, &arguments.command)?).render(&mut printed)?;
+    let printed = io::stdout().write_all(&printed);
     printed.map_err(standard_io::output_failed)
 }
 
+/// Writes the page of a command, and those of the commands below it.
+fn write_all(command: &clap::Command, folder: &Path) -> io::Result<()> {
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+    {
+        write_all(below, folder)?;
+    }
+    page(command.clone()).generate_to(folder).map(drop)
+}
+
+/// The page of a command, with the short usage of its help, and the program's name and version at its foot.
+fn page(mut command: clap::Command) -> Man {
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").to_owned();
+    Man::new(command.override_usage(usage)).source(concat!("refrain ", env!("CARGO_PKG_VERSION")))
+}
+
 /// The command of these words, called by its whole name.
-fn named(program: clap::Command, words: &[String]) -> anyhow::Result<clap::Command> {
-    let mut command = program.disable_help_subcommand(true);
-    command.build();
+fn named(mut command: clap::Command, words: &[String]) -> anyhow::Result<clap::Command> {
     for word in words {
         let Some(found) = command.find_subcommand(word).cloned() else {
             let called = command.get_bin_name().unwrap_or("refrain");

@@ -36,7 +36,7 @@ pub(super) fn chunking(config: &StoreConfig) -> anyhow::Result<chunking::Chunkin
     );
     let chunking = chunking::Chunking::new(ChunkingMethod::Pack, average)
         .and_then(|chunking| chunking.with_bounds(shortest, longest));
-    chunking.context("the store's chunks are too short for `bulk`")
+    chunking.context("`bulk` cannot cut chunks as this store does")
 }
 
 /// History that is being written.

@@ -48,7 +48,8 @@ Example:
 
 const AFTER_LONG_HELP: &str = "\
 The archive does not contain itself. Owners, extended attributes and access lists are not kept. Standard input must \
-be the only input. The exit code is also 1 if a file changes while it is read. The archive is still made.
+be the only input. If a given FILE or DIR cannot be read, no archive is made. The exit code is also 1 if a file \
+changes while it is read. The archive is still made.
 
 A new archive replaces an existing one when it is complete. Until then, and after a signal, a full disk or a power \
 cut, the old one stays unchanged. Until then, the new archive and temporary files have no names, if the file system \

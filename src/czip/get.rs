@@ -39,8 +39,9 @@ Example:
 const AFTER_LONG_HELP: &str = "\
 Any web server works. A server that supports Range requests sends only new data. The download is kept in FILE.part \
 until FILE is complete. After Ctrl-C, a broken connection, a full disk or a power cut, the same command resumes it. \
-FILE appears only when it is complete and checked. FILE.part needs at most the space of FILE and of the archive's \
-table, about 1 % of the archive. While FILE is assembled, both exist.
+A server without Range requests then sends everything again. FILE appears only when it is complete and checked. \
+FILE.part needs at most the space of FILE and of the archive's table, about 1 % of the archive. While FILE is \
+assembled, both exist.
 
 FILE.part is a directory for its owner only. If it belongs to another user, or others can write to it, the command \
 fails.
@@ -232,8 +233,8 @@ impl Leftover {
         self.reported.call_once(|| {
             if let Some(left) = partial(&self.output) {
                 warn(format_args!(
-                    "{} keeps {} of the download. To resume it, run the same command again. To remove it: \
-                     rm -r {}",
+                    "{} keeps downloaded data ({} on disk). To continue the download, run the same command again \
+                     (a server without Range requests sends everything again). To remove it: rm -r {}",
                     printable_path(&left.path),
                     bytes(left.bytes),
                     shell_word(&left.path)

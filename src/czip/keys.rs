@@ -105,7 +105,7 @@ impl EncryptArguments {
             let lines: Vec<&str> = content.lines().collect();
             let found = Recipients::parse(&lines).map_err(|error| match is_file {
                 true => anyhow!("cannot read keys from \"{key}\": {error}"),
-                false => anyhow!("invalid key \"{key}\": {}", error.problem),
+                false => UsageError(anyhow!("invalid key \"{key}\": {}", error.problem)).into(),
             })?;
             recipients.join(found)?;
         }

@@ -11,7 +11,9 @@ use std::{
 
 use anyhow::{Context, ensure};
 use refrain_czip::{
-    archive::{Archive, CacheBytes, FileSource, RemoteSource, RemoteSourceError, Source},
+    archive::{
+        Archive, CacheBytes, FileSource, ReadError, RemoteSource, RemoteSourceError, Source,
+    },
     cache::{Cache, CacheOptions},
 };
 use refrain_czip_format::{FormatError, catalog::Entry};
@@ -111,7 +113,9 @@ impl ArchiveArguments {
     /// file without a name first: an archive is not read in order.
     fn open(&self, interrupt: &Interrupt) -> anyhow::Result<Archive<AnySource>> {
         let source = self.source(interrupt)?;
-        Archive::open(source, CacheBytes::default()).with_context(|| self.cannot_open())
+        let archive = Archive::open(source, CacheBytes::default());
+        let archive = archive.map_err(with_advice);
+        archive.with_context(|| self.cannot_open())
     }
 
     /// The same, unlocked if it is encrypted.
@@ -227,6 +231,21 @@ impl ArchiveArguments {
         let name = self.archive.file_name()?.as_bytes();
         let name = name.strip_suffix(b".czip")?;
         (!name.is_empty()).then(|| name.to_vec())
+    }
+}
+
+/// Bytes behind the end of an archive, which keep nobody from its files.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} (`refrain czip extract --skip-damaged` extracts the intact files)")]
+struct AppendedBytes(#[source] ReadError);
+
+/// Why an archive cannot be opened, with what to do if that helps.
+fn with_advice(error: ReadError) -> anyhow::Error {
+    match error {
+        ReadError::Format(FormatError::Length { expected, found }) if found > expected => {
+            AppendedBytes(error).into()
+        }
+        error => error.into(),
     }
 }
 

@@ -16,7 +16,7 @@ use refrain_czip::{
         verify_names,
     },
 };
-use refrain_czip_format::Stream;
+use refrain_czip_format::{FormatError, Stream};
 use serde::Serialize;
 
 use super::{
@@ -34,7 +34,7 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 All damage is reported, with the affected files if they can be determined. The exit code is then 1. Of damage to \
-the header, the root and the keys, only the first is reported.";
+the header, the root and the keys, and of a wrong length, only the first is reported.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -85,8 +85,12 @@ struct DamagedPart {
 pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     // Nothing lies around that Ctrl-C would have to tidy up, but it stands in the report's place.
     let interrupt = Interrupt::listen()?;
-    let report = interrupt.or(check(arguments, &interrupt))?;
+    let checked = interrupt.or(check(arguments, &interrupt));
     // Who reads no more of it, such as `head`, has the exit code still.
+    if let Err(error) = &checked {
+        let _ = print_error(error, arguments.json);
+    }
+    let report = checked?;
     let printed = report::to_stdout(arguments.json, &report, |out| report.write(out));
     ensure!(
         report.is_whole,
@@ -95,6 +99,34 @@ pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
         report.damage()
     );
     printed
+}
+
+/// The report where damage keeps all else from being checked.
+fn print_error(error: &anyhow::Error, is_json: bool) -> anyhow::Result<()> {
+    let damage = (error.chain()).find_map(|cause| cause.downcast_ref::<ReadError>());
+    let Some(damage) = damage.filter(|error| is_damaged_archive(error)) else {
+        return Ok(());
+    };
+    let part = DamagedPart {
+        stream: None,
+        frame: None,
+        error: damage.to_string(),
+    };
+    let report = Report {
+        damaged_parts: 1,
+        damaged: vec![part],
+        ..Report::default()
+    };
+    report::to_stdout(is_json, &report, |out| writeln!(out, "damaged: {damage}"))
+}
+
+/// Whether it is an archive of this version, and damaged.
+fn is_damaged_archive(error: &ReadError) -> bool {
+    use FormatError::{Empty, NotAnArchive, UnknownFlags, Version};
+    match error {
+        ReadError::Format(NotAnArchive | Empty | Version { .. } | UnknownFlags { .. }) => false,
+        error => error.is_damage(),
+    }
 }
 
 impl Report {

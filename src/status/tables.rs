@@ -216,12 +216,14 @@ fn both(sent: &Direction, received: &Direction) -> (u64, u64) {
     )
 }
 
-/// The share of the bytes of applications that the link did not carry.
+/// The share of the bytes of applications that the link did not carry; negative where it carried more.
 fn saved(app: u64, link: u64) -> String {
-    match app {
-        0 => "-".to_owned(),
-        _ if app > link => percent((app - link) as f64, app as f64),
-        _ => "nothing".to_owned(),
+    let share = percent(app as f64 - link as f64, app as f64);
+    match share.as_str() {
+        "0.0 %" | "-0.0 %" => "nothing".to_owned(),
+        // What the link costs by itself is most of it: a share says nothing.
+        _ if app > 0 && link / 2 >= app => "nothing".to_owned(),
+        _ => share,
     }
 }
 

@@ -274,6 +274,20 @@ fn damage_is_found_and_named() {
     world.write("file.czip", &archive);
     let (_, error) = world.fails(&["list", "file.czip"]);
     assert!(error.contains("the archive is truncated: "), "{error}");
+    assert!(!error.contains("--skip-damaged"), "{error}");
+    let verified = world.run_with(&["verify", "file.czip"], b"");
+    let text = String::from_utf8_lossy(&verified.stdout);
+    assert_eq!(verified.status.code(), Some(1));
+    assert!(
+        text.starts_with("damaged: the archive is truncated"),
+        "{text}"
+    );
+    let verified = world.run_with(&["verify", "file.czip", "--json"], b"");
+    let report: Value = serde_json::from_slice(&verified.stdout).expect("JSON");
+    assert_eq!(report["is_whole"], false);
+    assert_eq!(report["damaged_parts"], 1);
+    let error = report["damaged"][0]["error"].as_str().expect("text");
+    assert!(error.contains("truncated: expected "), "{error}");
     world.write("empty", b"");
     world.write("short", b"text");
     world.write("cut", &archive[..100]);
@@ -289,6 +303,11 @@ fn damage_is_found_and_named() {
         assert!(error.starts_with(&first), "{error}");
         assert!(error.contains(words), "{error}");
         assert_eq!(error.matches(&format!("\"{name}\"")).count(), 1, "{error}");
+        // Only what begins as an archive does is a damaged one.
+        let verified = world.run_with(&["verify", name], b"");
+        assert_eq!(verified.status.code(), Some(1));
+        let is_damaged = verified.stdout.starts_with(b"damaged: ");
+        assert_eq!(is_damaged, name == "cut", "{verified:?}");
     }
 }
 
@@ -401,8 +420,20 @@ fn what_lies_behind_the_end_keeps_nobody_from_the_files() {
     world.run(&["create", "d", "-o", "d.czip"]);
     let longer = [&fs::read(world.path("d.czip")).expect("there")[..], b"\n"].concat();
     world.write("longer.czip", &longer);
-    let (_, error) = world.fails(&["extract", "longer.czip", "-o", "out"]);
-    assert!(error.contains("the archive is too long: "), "{error}");
+    for arguments in [
+        &["extract", "longer.czip", "-o", "out"][..],
+        &["verify", "longer.czip"],
+    ] {
+        let (_, error) = world.fails(arguments);
+        assert_eq!(error.matches("the archive is too long: ").count(), 1);
+        assert!(error.contains("extract --skip-damaged"), "{error}");
+    }
+    let verified = world.run_with(&["verify", "longer.czip"], b"");
+    assert!(
+        verified
+            .stdout
+            .starts_with(b"damaged: the archive is too long")
+    );
     let extract = ["extract", "longer.czip", "-o", "out", "--skip-damaged"];
     let output = world.run_with(&extract, b"");
     let error = String::from_utf8_lossy(&output.stderr);

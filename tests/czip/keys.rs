@@ -142,15 +142,18 @@ fn keys_that_are_none_are_named() {
     world.write("none", b"no key\n");
     world.write("short", b"0123\n");
     let create = ["create", "file", "-o", "out.czip", "--encrypt-to"];
-    let refused = |arguments: &[&str], said: &str| {
-        let (_, error) = world.fails(&[&create[..], arguments].concat());
+    let refused = |arguments: &[&str], expected: i32, said: &str| {
+        let (code, error) = world.fails(&[&create[..], arguments].concat());
+        assert_eq!(code, Some(expected), "{error}");
         assert!(error.contains(said), "{error}");
     };
-    refused(&["none"], "cannot read keys from \"none\": line 1: not a ");
-    refused(&["missing.pub"], "\"missing.pub\" is neither ");
-    refused(&["age1xyz"], "invalid key \"age1xyz\": ");
+    let unread = "cannot read keys from \"none\": line 1: not a ";
+    refused(&["none"], 1, unread);
+    // What is wrong on the command line is wrong usage.
+    refused(&["missing.pub"], 2, "\"missing.pub\" is neither ");
+    refused(&["age1xyz"], 2, "invalid key \"age1xyz\": ");
     let short = [RECIPIENT, "--group-secret", "short"];
-    refused(&short, "cannot use group secret \"short\": ");
+    refused(&short, 1, "cannot use group secret \"short\": ");
     assert!(!world.path("out.czip").exists());
 }
 

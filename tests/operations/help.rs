@@ -71,6 +71,10 @@ fn completions_manual_pages_and_the_version_are_printed() {
         page.contains("refrain\\-czip\\-get") && page.contains("seed"),
         "{page}"
     );
+    let source = concat!("\"refrain ", env!("CARGO_PKG_VERSION"), "\"");
+    let title = page.lines().find(|line| line.starts_with(".TH"));
+    assert!(title.is_some_and(|title| title.contains(source)), "{page}");
+    assert!(page.contains("[OPTIONS]"), "{page}");
     let (code, error) = refrain_fails(&["man", "czip", "nothing"]);
     assert!(
         code == 2 && error.contains("has no command \"nothing\""),
@@ -94,6 +98,8 @@ fn completions_manual_pages_and_the_version_are_printed() {
         .collect();
     for page in ["refrain.1", "refrain-near.1", "refrain-czip-get.1"] {
         assert!(pages.contains(page), "{page} is not among {pages:?}");
+        let page = std::fs::read_to_string(format!("{out}/{page}")).expect("text");
+        assert!(page.contains(source), "{page}");
     }
 
     let (_, error) = refrain_fails(&["man", "--out", "Cargo.toml"]);

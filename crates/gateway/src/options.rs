@@ -476,8 +476,8 @@ options! {
              chunk only at one exact position in the data, as in the PACK paper. With a long round trip, the \
              data has passed that position before the prediction arrives.").needs_store();
         CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
-            "Set the average size of the store's chunks: a power of two from 64B to 32KiB. Smaller chunks find \
-             more repeats, but need more memory and upstream traffic.").needs_store();
+            "Set the average size of the store's chunks, not counting `chunk_min`: a power of two from 64B to \
+             32KiB. Smaller chunks find more repeats, but need more memory and upstream traffic.").needs_store();
         CHUNK_MIN = OptionSpec::new(NEAR, "chunk_min", "SIZE", Value("2KiB"),
             "Set the smallest chunk, from 48B.").needs_store();
         CHUNK_MAX = OptionSpec::new(NEAR, "chunk_max", "SIZE", Value("32KiB"),

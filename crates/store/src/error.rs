@@ -89,9 +89,10 @@ pub enum StoreError {
     },
     /// The store was cut into chunks in another way, so that no new chunk would meet an old one.
     #[error(
-        "store \"{}\" was made with {stored}, not with {asked} (pass its own options, or name another \
-         directory)",
-        path.display()
+        "store \"{}\" was made with {}, not with {} (pass its own options, or name another directory)",
+        path.display(),
+        stored.options_unlike(*asked),
+        asked.options_unlike(*stored)
     )]
     OtherChunking {
         /// The store.

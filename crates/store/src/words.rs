@@ -108,6 +108,24 @@ pub struct Chunking {
     pub hasher: ChunkHasher,
 }
 
+impl Chunking {
+    /// Its options that have other values in `other`.
+    pub(crate) fn options_unlike(self, other: Self) -> String {
+        let options = |of: Self| {
+            [
+                format!("--chunk-size {}", 1_u64 << of.mask_bits),
+                format!("--chunk-min {}", of.bounds.bytes_min()),
+                format!("--chunk-max {}", of.bounds.bytes_max()),
+                format!("--chunk-hash {}", of.hasher),
+            ]
+        };
+        let theirs = options(other);
+        let own = options(self).into_iter().zip(theirs);
+        let unlike = own.filter(|(own, theirs)| own != theirs);
+        unlike.map(|(own, _)| own).collect::<Vec<_>>().join(" ")
+    }
+}
+
 impl Default for Chunking {
     fn default() -> Self {
         Self {
@@ -115,18 +133,5 @@ impl Default for Chunking {
             bounds: ChunkBounds::DEFAULT,
             hasher: ChunkHasher::default(),
         }
-    }
-}
-
-impl fmt::Display for Chunking {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "--chunk-size {} --chunk-min {} --chunk-max {} --chunk-hash {}",
-            1_u64 << self.mask_bits,
-            self.bounds.bytes_min(),
-            self.bounds.bytes_max(),
-            self.hasher
-        )
     }
 }

@@ -27,6 +27,7 @@ fn the_first_line_has_the_savings() {
         "saved 80.1 %: 39.1 kB of application data, 7.80 kB over the link, since the gateway started"
     );
     assert!(text(100, 2_000).starts_with("saved nothing: 100 B"));
+    assert!(text(27_000_000, 27_060_000).starts_with("saved -0.2 %: 27.0 MB"));
     assert_eq!(text(0, 0), "no traffic yet");
 }
 

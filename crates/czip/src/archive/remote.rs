@@ -37,7 +37,7 @@ pub enum RemoteSourceError {
     /// Its server does not send parts of it.
     #[error(
         "the server does not support Range requests, or does not report the length of files (download the \
-         archive with `refrain czip get` first)"
+         archive first: `refrain czip get --archive URL -o FILE`)"
     )]
     NoRanges,
 }
