@@ -123,7 +123,7 @@ pub(crate) fn time_to_wait(text: &str) -> Result<TimeSpan, String> {
     }
 }
 
-/// A time of `least` or more, as a number of seconds, or with its unit.
+/// A time of `least` or more, with its unit, or as a number of seconds.
 pub(crate) fn seconds_from(least: Duration) -> impl Fn(&str) -> Result<Duration, String> + Clone {
     move |text| {
         let number: Option<f64> = text.parse().ok();
@@ -133,8 +133,8 @@ pub(crate) fn seconds_from(least: Duration) -> impl Fn(&str) -> Result<Duration,
         };
         match seconds.filter(|&seconds| seconds >= least) {
             None => Err(format!(
-                "must be a number of seconds, at least {}",
-                least.as_secs_f64()
+                "must be a time such as 5s, at least {}",
+                TimeSpan(least)
             )),
             Some(seconds) if seconds > TIME_MAX => Err(TOO_LONG.to_owned()),
             Some(seconds) => Ok(seconds),
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(seconds("0.1"), Ok(Duration::from_millis(100)));
         for text in ["0", "0.01", "50ms", "-1", "NaN", "soon"] {
             let error = seconds(text).expect_err(text);
-            assert_eq!(error, "must be a number of seconds, at least 0.1");
+            assert_eq!(error, "must be a time such as 5s, at least 100ms");
         }
     }
 

@@ -27,8 +27,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) struct CheckArguments {
     #[command(flatten)]
     options: CheckOptions,
-    /// Wait up to SECONDS for the far end if it is not running yet
-    #[arg(long, value_name = "SECONDS", default_value = "0", hide_default_value = true,
+    /// Wait up to TIME for the far end if it is not running yet
+    #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true,
           value_parser = bounded::seconds_from(Duration::ZERO))]
     wait: Duration,
     /// Print one JSON object per peer, with `error` if the check cannot be made

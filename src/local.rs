@@ -17,7 +17,7 @@ use refrain_gateway::{
     address::parse_admin,
     local_socket,
     status::{Peer, Status},
-    target::Target,
+    target::{Target, TargetError},
     text_file,
 };
 use refrain_http_ranges::{Host, ProxyChoice, RemoteError, RemoteOptions};
@@ -259,13 +259,26 @@ impl AskError {
     }
 }
 
-impl FromStr for Place {
-    type Err = <Target as FromStr>::Err;
+/// Why a text is not a place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PlaceError {
+    #[error("expected a port such as 9001, HOST:PORT, or the path of a socket")]
+    NoPort,
+    #[error(transparent)]
+    Address(TargetError),
+}
 
-    fn from_str(text: &str) -> Result<Place, Self::Err> {
-        match text.contains('/') {
-            true => Ok(Place::Socket(text.into())),
-            false => parse_admin(text).map(Place::Address),
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<Place, PlaceError> {
+        if text.contains('/') && !text.contains("://") {
+            return Ok(Place::Socket(text.into()));
+        }
+        match parse_admin(text) {
+            Ok(address) => Ok(Place::Address(address)),
+            Err(TargetError::NoPort) => Err(PlaceError::NoPort),
+            Err(error) => Err(PlaceError::Address(error)),
         }
     }
 }
@@ -422,6 +435,11 @@ mod tests {
             assert_eq!(place.to_string(), text);
             assert_eq!(matches!(place, Place::Socket(_)), text.contains('/'));
         }
-        assert!("near".parse::<Place>().is_err());
+        for text in ["near", "localhost", ""] {
+            let error = text.parse::<Place>().expect_err(text);
+            assert!(matches!(error, PlaceError::NoPort), "{text}: {error}");
+        }
+        let url = "http://127.0.0.1:9001/".parse::<Place>();
+        assert!(matches!(url, Err(PlaceError::Address(TargetError::Url))));
     }
 }

@@ -47,17 +47,21 @@ use usage::UsageError;
 
 /// The end of the help of commands with a gateway's options.
 macro_rules! each_option {
-    () => {
-        "Each option can also be an environment variable or a key of the file of --config: \
-         --lanes-max 8 is REFRAIN_LANES_MAX=8 or lanes_max = 8."
+    ($only_flags:literal) => {
+        concat!(
+            "Each option can also be an environment variable or a key of the file of --config: --lanes-max 8 is \
+             REFRAIN_LANES_MAX=8 or lanes_max = 8. Only flags: ",
+            $only_flags,
+            "."
+        )
     };
 }
 
 /// The end of the help of gateways. One of them has a further exit code.
 macro_rules! gateway {
-    ($exit_code:literal) => {
+    ($only_flags:literal, $exit_code:literal) => {
         concat!(
-            each_option!(),
+            each_option!($only_flags),
             "\n\nSIGTERM or SIGINT: accept no new connections, and let open ones continue for --drain-timeout. Then \
              exit with code 0. A second signal stops at once, with code 0 too.\n\
              SIGHUP: read the configuration again. The log names changes that need a restart.\n\
@@ -102,7 +106,7 @@ enum Command {
     #[command(
         after_help = "Example:\n  refrain far --key far.key --peer-key near.key.pub\n\n\
                       All options: refrain far --help",
-        after_long_help = gateway!("")
+        after_long_help = gateway!("--dry-run, --json-log", "")
     )]
     Far(run::RunArguments<FarOptions>),
     /// Run the near end, next to the users: opens connections to the far end (lanes), serves forwards, SOCKS5
@@ -110,7 +114,7 @@ enum Command {
     #[command(
         after_help = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org \
                       --socks5 1080\n\nAll options: refrain near --help",
-        after_long_help = gateway!(", 3 no link (--require-peer)")
+        after_long_help = gateway!("--dry-run, --json-log, --require-peer", ", 3 no link (--require-peer)")
     )]
     Near(run::NearArguments),
     /// Show the peers, flows and savings of a running gateway
@@ -131,7 +135,7 @@ enum Command {
     /// With a near end's options, it opens a connection to the far end and measures it. Without
     /// options, it asks the near end that runs here about its link. If several run here, --admin
     /// HOST:PORT or --admin SOCKET chooses one.
-    #[command(after_long_help = each_option!())]
+    #[command(after_long_help = each_option!("--wait, --json, --json-log"))]
     Check(check::CheckArguments),
     /// Estimate the saved traffic per month, its CPU hours, and the break-even price of traffic
     Cost(cost::CostArguments),
@@ -268,8 +272,33 @@ fn warn_of_unread_variables(role: Role) {
 #[cfg(test)]
 mod tests {
     use anyhow::anyhow;
+    use clap::CommandFactory;
+    use refrain_gateway::options::OPTIONS;
 
-    use super::in_words;
+    use super::{Arguments, in_words};
+
+    #[test]
+    fn help_names_the_flags_that_are_no_options() {
+        let program = Arguments::command();
+        for name in ["near", "far", "check"] {
+            let command = program.find_subcommand(name).expect("a command");
+            let help = command.get_after_long_help().expect("a text").to_string();
+            let (_, only_flags) = help.split_once("Only flags: ").expect("a list");
+            let (only_flags, _) = only_flags.split_once('.').expect("its end");
+            let arguments = command.get_arguments().map(|argument| argument.get_id());
+            let others = arguments.filter(|id| {
+                let is_option = OPTIONS.iter().any(|spec| *id == spec.key);
+                !is_option && *id != "config"
+            });
+            let mut others: Vec<_> = others
+                .map(|id| format!("--{}", id.as_str().replace('_', "-")))
+                .collect();
+            let mut named: Vec<_> = only_flags.split(", ").collect();
+            others.sort();
+            named.sort();
+            assert_eq!(named, others, "{name}");
+        }
+    }
 
     #[test]
     fn an_error_in_words_says_nothing_twice() {

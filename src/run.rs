@@ -58,10 +58,10 @@ pub(crate) struct NearArguments {
     run: RunArguments<NearOptions>,
     /// Exit with code 3 if no link comes up
     ///
-    /// The link must be up within SECONDS of the start, or within --connect-timeout without a number.
+    /// The link must be up within TIME of the start, or within --connect-timeout without a value.
     #[arg(
         long,
-        value_name = "SECONDS",
+        value_name = "TIME",
         num_args = 0..=1,
         require_equals = true,
         value_parser = bounded::seconds_from(Duration::ZERO)

@@ -27,10 +27,10 @@ pub(crate) struct StatusArguments {
     /// Show caches, effort, and the part of each layer in the savings
     #[arg(short, long)]
     verbose: bool,
-    /// Show the status every SECONDS until Ctrl-C [default: 2]
+    /// Show the status every TIME until Ctrl-C [default: 2s]
     #[arg(
         long,
-        value_name = "SECONDS",
+        value_name = "TIME",
         num_args = 0..=1,
         default_missing_value = "2",
         value_parser = seconds_from(Duration::from_millis(100)),

@@ -1,6 +1,6 @@
 //! `refrain keygen` and `refrain check`.
 
-use std::{os::unix::fs::PermissionsExt, thread};
+use std::{net::TcpListener, os::unix::fs::PermissionsExt, thread};
 
 use crate::common::{
     command::{command, refrain, refrain_fails},
@@ -105,6 +105,18 @@ fn a_check_without_a_far_end_says_how_long_it_waited() {
         assert!(error.contains(part), "{part} is not in: {error}");
     }
     assert!(!error.contains("os error"), "{error}");
+}
+
+#[test]
+fn a_check_of_a_port_that_hangs_up_asks_whether_it_is_the_far_ends() {
+    let site = Site::new();
+    let other = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let address = other.local_addr().expect("an address");
+    thread::spawn(move || other.incoming().flatten().for_each(drop));
+    let check = site.check_of(address, "near.key", &site.far_key);
+    let (code, error) = refrain_fails(&check.each_ref().map(String::as_str));
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("is this the --listen port"), "{error}");
 }
 
 #[test]

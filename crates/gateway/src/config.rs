@@ -59,7 +59,7 @@ use crate::pace;
 use crate::rules::{AllowRules, ExcludeRules, Route};
 use crate::settings::{BoxedError, ConfigError, OptionValue, Readings, Settings, read_text};
 use crate::socket::Congestion;
-use crate::target::{LANES_PORT, Target};
+use crate::target::{LANES_PORT, Target, TargetError};
 use crate::units::{BitRate, ByteSize, TimeSpan};
 use crate::way_in::WayIn;
 pub use admin::{AdminConfig, AdminToken};
@@ -545,10 +545,19 @@ fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
         "expected a listener and a target, such as 8080:intranet:80, 8080=intranet:80 or \
          10.0.0.5:8080:intranet:80",
     )?;
+    let wrong = |part: &str, text: &str, reason: &dyn fmt::Display| {
+        format!(
+            "invalid {part} \"{text}\": {reason} (write PORT:HOST:PORT, such as 8080:intranet:80)"
+        )
+    };
     Ok(WayIn {
         option: &FORWARD,
-        listen: address::parse_listen(listen)?,
-        target: Some(target.parse()?),
+        listen: address::parse_listen(listen).map_err(|error| wrong("listener", listen, &error))?,
+        target: Some(
+            target
+                .parse()
+                .map_err(|error: TargetError| wrong("target", target, &error))?,
+        ),
         peer: find_peer(peer)?,
     })
 }

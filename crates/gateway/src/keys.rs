@@ -7,7 +7,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
+use rustix::process::geteuid;
 use tempfile::{NamedTempFile, PersistError};
 
 use crate::text_file;
@@ -59,6 +60,21 @@ pub enum KeyError {
         /// What failed.
         source: io::Error,
     },
+    /// Another user's file, which this one may not read.
+    #[error(
+        "cannot open \"{}\": permission denied: it belongs to user {owner}, and this process runs as user {user} \
+         (if it is meant for this user, run: chown {user} {})",
+        path.display(),
+        path.display()
+    )]
+    Denied {
+        /// The file.
+        path: PathBuf,
+        /// The id of its owner.
+        owner: u32,
+        /// The id of this process's user.
+        user: u32,
+    },
     /// Writing the file failed.
     #[error("cannot write \"{}\": {source}", path.display())]
     Write {
@@ -74,7 +90,11 @@ pub enum KeyError {
     #[error("\"{}\" is empty (remove it, then run: refrain keygen {})", .0.display(), .0.display())]
     Empty(PathBuf),
     /// There is no private key file of that name.
-    #[error("cannot open \"{}\": no such file (make a key with: refrain keygen {})", .0.display(), .0.display())]
+    #[error(
+        "cannot open \"{}\": no such file (make a key, as the gateway's user, with: refrain keygen {})",
+        .0.display(),
+        .0.display()
+    )]
     Missing(PathBuf),
     /// Others than the owner can read the file.
     #[error(
@@ -122,7 +142,7 @@ pub enum KeyError {
     )]
     IsPrivate(PathBuf),
     /// A line of a file of peer keys does not begin with a public key.
-    #[error("{}:{line}: {reason}", path.display())]
+    #[error("line {line} of \"{}\": {reason}", path.display())]
     PeerLine {
         /// The file.
         path: PathBuf,
@@ -169,6 +189,14 @@ pub enum PublicKeyError {
     /// Base64 of another length than 32 bytes.
     #[error("not a public key: {0} bytes instead of 32")]
     WrongLength(usize),
+    /// A name, or other text that is too short.
+    #[error("no key: expected NAME KEY, or a KEY of 44 characters")]
+    Missing,
+    /// A public key of SSH.
+    #[error(
+        "an OpenSSH public key, but one of refrain is needed (make a key with: refrain keygen FILE)"
+    )]
+    OpenSsh,
 }
 
 impl PrivateKey {
@@ -447,9 +475,15 @@ fn read_bounded(file: File, path: &Path, bytes_max: u64) -> Result<String, KeyEr
 }
 
 fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError + '_ {
-    |source| KeyError::Io {
-        path: path.into(),
-        source,
+    move |source| {
+        let (path, user) = (path.to_owned(), geteuid().as_raw());
+        let owner = fs::metadata(&path).map_or(user, |file| file.uid());
+        match source.kind() {
+            io::ErrorKind::PermissionDenied if owner != user => {
+                KeyError::Denied { path, owner, user }
+            }
+            _ => KeyError::Io { path, source },
+        }
     }
 }
 

@@ -279,6 +279,12 @@ pub(crate) fn ways_in() -> impl Iterator<Item = &'static OptionSpec> {
     options.filter(|spec| spec.entrance.is_some())
 }
 
+/// The flag that `key` would be the key of, if neither a file nor a variable sets it.
+pub(crate) fn only_flag(key: &str) -> Option<String> {
+    const FLAGS: [&str; 5] = ["dry_run", "json", "json_log", "require_peer", "wait"];
+    FLAGS.contains(&key).then(|| format!("--{}", long(key)))
+}
+
 /// The environment variable of a key.
 pub(crate) fn environment_variable(key: &str) -> String {
     format!("{ENVIRONMENT_PREFIX}{}", key.to_ascii_uppercase())
@@ -316,11 +322,11 @@ options! {
              file.")
             .brief("Read this end's private key");
         PEER_KEY = OptionSpec::new(ALL, "peer_key", "[NAME=]KEY|FILE", Required,
-            "Accept this public key, or the keys in this file: one per line, after an optional name. A near end \
-             needs one for each far end. Logs, tables and other options use NAME for the peer. A far end reloads \
-             the keys on SIGHUP, and closes the connections of removed peers.").repeats().reloads(FAR)
-            .brief("Accept this public key")
-            .in_check("Accept this public key, or the one in this file");
+            "Accept peers with this public key, or with the keys in this file: one per line, after an optional \
+             name. A near end needs one for each far end. Logs, tables and other options use NAME for the peer. A \
+             far end reloads the keys on SIGHUP, and closes the connections of removed peers.").repeats().reloads(FAR)
+            .brief("Accept the peer with this public key")
+            .in_check("Accept the far end with this public key, or with the one in this file");
     }
     Listeners {
         FORWARD = OptionSpec::new(BOTH, "forward", "PORT:TARGET", Nothing,
@@ -365,7 +371,7 @@ options! {
              range such as 10.0.0.0/8 or [fd00::/8]. PORT is a number, a range such as 8000-8099, or `*`. \
              Addresses and ranges are compared with the resolved address. A name allows any address that it \
              resolves to. Reloaded on SIGHUP.").repeats().reloads(BOTH)
-            .brief("Let the peer reach this target");
+            .brief("Let the peer reach this target from this end");
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),
             "Let only clients with these addresses connect to this end's listeners for applications: an address, \
@@ -452,7 +458,8 @@ options! {
              fewer.");
         CONNECT_TIMEOUT = OptionSpec::new(ALL, "connect_timeout", "TIME", Value("10s"),
             "Wait at most this long for a connection to a target or to the peer to open, each with its \
-             handshake. Reloaded on SIGHUP.").reloads(BOTH);
+             handshake. Reloaded on SIGHUP.").reloads(BOTH)
+            .in_check("Wait at most this long for the connection to open, with its handshake");
         IDLE_TIMEOUT = OptionSpec::new(BOTH, "idle_timeout", "TIME", Value("1h"),
             "Reset a flow that has carried no data for this long. Reloaded on SIGHUP, for new flows.").reloads(BOTH);
         DEAD_AFTER = OptionSpec::new(BOTH, "dead_after", "TIME", Value("4s"),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use strsim::levenshtein;
 use toml::de::{DeTable, DeValue};
 
-use crate::options::{ALLOW, DefaultValue, OPTIONS, OptionSpec, Role, ways_in};
+use crate::options::{ALLOW, DefaultValue, OPTIONS, OptionSpec, Role, only_flag, ways_in};
 use crate::text_file;
 
 /// The options that were given, as texts.
@@ -186,7 +186,9 @@ impl Settings {
         };
         let table = DeTable::parse(text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
-            wrong_at(offset, error.message().to_owned())
+            let line = text.lines().nth(line_at(offset) - 1).unwrap_or_default();
+            let message = unquoted(line, role).unwrap_or_else(|| error.message().to_owned());
+            wrong_at(offset, message)
         })?;
         let mut settings = Settings::default();
         let shared_path: Arc<Path> = path.into();
@@ -402,7 +404,11 @@ impl Place {
                 format!("{}:{line}: {}", path.display(), self.spec.key)
             }
         };
-        let reason = reason.to_string();
+        let mut reason = reason.to_string();
+        let has_comma = self.text.as_ref().is_some_and(|text| text.contains(','));
+        if has_comma && self.spec.repeats && matches!(self.origin, Origin::File { .. }) {
+            reason += " (several values must be an array: [\"…\", \"…\"])";
+        }
         match &self.text {
             None => format!("{option}: {reason}"),
             Some(text) if text.is_empty() || text.contains('"') => {
@@ -435,11 +441,37 @@ fn find_key(key: &str, role: Role) -> Result<&'static OptionSpec, String> {
     match known {
         Some(spec) if role.options().any(|own| own == spec) => Ok(spec),
         Some(_) => Err(format!("\"{key}\" is an option of {}", role.peer())),
-        None => {
-            let nearest = hint(&nearest_key(key, role));
-            Err(format!("unknown key \"{}\"{nearest}", shown(key)))
-        }
+        None => Err(match only_flag(key) {
+            Some(flag) => format!("\"{key}\" is only a flag: {flag}"),
+            None => {
+                let nearest = hint(&nearest_key(key, role));
+                format!("unknown key \"{}\"{nearest}", shown(key))
+            }
+        }),
     }
+}
+
+/// What is wrong with a line of a file that is not TOML, if its value lacks quotes. The error of TOML takes such a
+/// value for a number, a time or another type, by how it begins.
+fn unquoted(line: &str, role: Role) -> Option<String> {
+    let line = line.split('#').next()?.trim();
+    let (key, value) = match line.split_once('=') {
+        Some((key, value)) => (key.trim(), value.trim()),
+        // An item of an array.
+        None => ("", line.strip_suffix(',')?),
+    };
+    let is_begun = value.is_empty() || value == "[";
+    if is_begun || value.contains(['"', '\'']) || DeValue::parse(value).is_ok() {
+        return None;
+    }
+    Some(match find_key(key, role) {
+        Ok(spec) if spec.is_switch() => format!("{key}: expected true or false"),
+        Ok(spec) if !spec.is_secret && !value.starts_with('[') => {
+            let value = shown(value);
+            format!("{key}: put the value in quotes: {key} = {value:?}")
+        }
+        _ => "put each value in quotes".to_owned(),
+    })
 }
 
 /// What is wrong with the head of a section, which other programs' files have.

@@ -64,6 +64,14 @@ pub enum TlsError {
         /// The key that it presented.
         presented: PublicKey,
     },
+    /// The peer has this end's key.
+    #[error(
+        "{peer} presented this end's own key (is --key the key of the other end? each end needs its own)"
+    )]
+    OwnKey {
+        /// The peer's address.
+        peer: SocketAddr,
+    },
     /// The peer does not accept this end's key.
     #[error("{peer} refused this end's key: its --peer-key must have {own}")]
     KeyRefused {
@@ -408,6 +416,7 @@ fn classify(error: io::Error, peer: SocketAddr, own: PublicKey) -> TlsError {
     match reason {
         rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) => {
             match other.downcast_ref() {
+                Some(&KeyNotAccepted(key)) if key == own => TlsError::OwnKey { peer },
                 Some(&KeyNotAccepted(presented)) => TlsError::WrongKey { peer, presented },
                 None => incompatible(reason, peer),
             }

@@ -36,7 +36,7 @@ pub enum UnitError {
         example: &'static str,
     },
     /// A unit that this quantity does not have.
-    #[error("unknown unit (expected one of {known})")]
+    #[error("unknown unit (expected one of {known}; upper and lower case differ)")]
     UnknownUnit {
         /// The units that would do.
         known: &'static str,
@@ -83,7 +83,7 @@ const BYTES: Scale = Scale {
         ("k", 1_000),
         ("K", 1_000),
     ],
-    known: "B, KiB, MiB, GiB, TiB, kB, MB, GB, TB",
+    known: "B, KiB, MiB, GiB, TiB, kB, MB, GB, TB, k, M, G, T",
     example: "128MiB",
 };
 
@@ -118,7 +118,7 @@ const BITS_PER_SECOND: Scale = Scale {
         ("KB/s", 8_000),
         ("B/s", 8),
     ],
-    known: "k, M, G, bit, kbit, Mbit, Gbit, or for bytes kB/s, MB/s, GB/s",
+    known: "k, M, G, bit, kbit, Mbit, Gbit, kbps, Mbps, Gbps, or for bytes kB/s, MB/s, GB/s, KiB/s, MiB/s, GiB/s",
     example: "20Mbit",
 };
 
@@ -131,7 +131,7 @@ const MILLISECONDS: Scale = Scale {
         ("ms", 1),
     ],
     aliases: &[("m", 60_000)],
-    known: "ms, s, min, h, d",
+    known: "ms, s, m, min, h, d",
     example: "4s",
 };
 
@@ -320,8 +320,20 @@ mod tests {
         // An amount and not a rate; letters that are bits to some and bytes to others.
         for text in ["20MB", "20Mb", "20Mb/s", "20mbit", "20M/s", "20 M B/s"] {
             let error = text.parse::<BitRate>().unwrap_err();
-            let known = "k, M, G, bit, kbit, Mbit, Gbit, or for bytes kB/s, MB/s, GB/s";
-            assert_eq!(error, UnitError::UnknownUnit { known }, "{text}");
+            assert!(matches!(error, UnitError::UnknownUnit { .. }), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_unit_that_an_error_names_is_known() {
+        for scale in [&BYTES, &BITS_PER_SECOND, &MILLISECONDS] {
+            let words = scale
+                .known
+                .split([' ', ','])
+                .filter(|word| !word.is_empty());
+            for unit in words.filter(|word| !["or", "for", "bytes"].contains(word)) {
+                assert!(scale.factor(unit).is_ok(), "{unit}");
+            }
         }
     }
 

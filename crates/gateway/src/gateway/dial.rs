@@ -48,8 +48,18 @@ pub enum ConnectError {
     #[error("the link already has its maximum number of lanes")]
     NoLaneLeft,
     /// The connection failed, or what answers is not the peer.
-    #[error(transparent)]
+    #[error("{}{}", .0, hint(.0))]
     Tls(#[from] TlsError),
+}
+
+/// What to look at if a connection ended before its handshake: listeners for applications end it so.
+fn hint(error: &TlsError) -> &'static str {
+    match error {
+        TlsError::Closed { .. } | TlsError::Io { .. } => {
+            " (is this the --listen port of refrain far?)"
+        }
+        _ => "",
+    }
 }
 
 /// Why no connection opens, with what to do where that is known.

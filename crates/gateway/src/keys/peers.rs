@@ -112,7 +112,7 @@ impl PeerKeys {
             let (key, name) = parse_line(line).map_err(|reason| KeyError::PeerLine {
                 path: path.into(),
                 line: index + 1,
-                reason,
+                reason: likely_reason(line, reason),
             })?;
             let name = name.map(checked_name).transpose()?;
             self.add(key, name)?;
@@ -171,6 +171,17 @@ fn parse_line(line: &str) -> Result<(PublicKey, Option<&str>), PublicKeyError> {
     }
 }
 
+/// Why a line has no key, where its form tells more than `reason`.
+fn likely_reason(line: &str, reason: PublicKeyError) -> PublicKeyError {
+    if line.starts_with("ssh-") && line.contains(" AAAA") {
+        PublicKeyError::OpenSsh
+    } else if line.len() + PART_CHARS < PUBLIC_KEY_CHARS {
+        PublicKeyError::Missing
+    } else {
+        reason
+    }
+}
+
 /// What a value is that is neither a public key nor a file, nor a name and one of these. A key may have been copied in
 /// part.
 pub(super) fn kind_of(value: &str) -> String {
@@ -179,7 +190,8 @@ pub(super) fn kind_of(value: &str) -> String {
         _ => value,
     };
     let is_base64 = |sign: char| sign.is_ascii_alphanumeric() || "+/=".contains(sign);
-    let is_near = key.len() != PUBLIC_KEY_CHARS && key.len().abs_diff(PUBLIC_KEY_CHARS) <= 4;
+    let is_near =
+        key.len() != PUBLIC_KEY_CHARS && key.len().abs_diff(PUBLIC_KEY_CHARS) <= PART_CHARS;
     match is_near && !key.starts_with('/') && key.chars().all(is_base64) {
         true => format!(
             "a key of {} characters instead of {PUBLIC_KEY_CHARS}",
@@ -200,6 +212,9 @@ fn checked_name(name: &str) -> Result<String, KeyError> {
 
 /// A public key as text, in base64.
 const PUBLIC_KEY_CHARS: usize = 44;
+
+/// As many characters as a copy of a key may lack, and is still recognised.
+const PART_CHARS: usize = 4;
 
 /// A file of peer keys: some ten thousand of them.
 const PEER_KEYS_FILE_BYTES_MAX: u64 = 1 << 20;
@@ -325,9 +340,18 @@ mod tests {
     #[test]
     fn a_bad_peer_key_names_its_file_and_line() {
         let dir = TempDir::new().unwrap();
-        let path = write(&dir, "peers", &format!("{}\n# x\nnonsense\n", public()));
-        let error = PeerKeys::load(&[path.to_str().unwrap()]).unwrap_err();
-        assert!(error.to_string().contains("peers:3: not a public key"));
+        for (line, part) in [
+            ("bonn", "no key: expected NAME KEY"),
+            ("head office", "no key: expected NAME KEY"),
+            ("A".repeat(43).as_str(), "not a public key"),
+            (SSH_KEY, "an OpenSSH public key"),
+        ] {
+            let path = write(&dir, "peers", &format!("{}\n# x\n{line}\n", public()));
+            let path = path.to_str().unwrap();
+            let error = PeerKeys::load(&[path]).unwrap_err().to_string();
+            let start = format!("line 3 of \"{path}\": {part}");
+            assert!(error.starts_with(&start), "{error}");
+        }
         let private = dir.path().join("near.key");
         PrivateKey::generate().unwrap().write_new(&private).unwrap();
         let error = PeerKeys::load(&[private.to_str().unwrap()]).unwrap_err();
@@ -346,6 +370,9 @@ mod tests {
             assert!(error.contains(kind), "{error}");
         }
     }
+
+    const SSH_KEY: &str =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPqHrU6mOBM7sNaVFkuERxKPStDFMUaNVHcjyDG5vJ5W a@b";
 
     #[test]
     fn a_name_stands_for_one_key() {

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::os::unix::fs::chown;
 use tempfile::TempDir;
 
 fn write(dir: &TempDir, name: &str, text: &str) -> PathBuf {
@@ -95,6 +96,23 @@ fn a_byte_order_mark_is_part_of_no_key() {
     assert_eq!(token.unwrap(), "secret");
     let empty = PrivateKey::load(&write(&dir, "empty", "\u{feff}"));
     assert!(matches!(empty, Err(KeyError::Empty(_))));
+}
+
+#[test]
+fn a_key_of_another_user_names_both() {
+    let dir = TempDir::new().unwrap();
+    let file = write(&dir, "near.key", "");
+    // Only root can give a file away.
+    if chown(&file, Some(1), None).is_err() {
+        return;
+    }
+    let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+    let error = io_error(&file)(denied()).to_string();
+    let advice = format!("chown {} {}", geteuid().as_raw(), file.display());
+    assert!(error.contains(&advice), "{error}");
+    let own = write(&dir, "own.key", "");
+    let error = io_error(&own)(denied());
+    assert!(matches!(error, KeyError::Io { .. }), "{error}");
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use super::{hint, nearest_key};
-use crate::options::{ENVIRONMENT_PREFIX, OPTIONS, OptionSpec, Role, environment_variable};
+use crate::options::{
+    ENVIRONMENT_PREFIX, OPTIONS, OptionSpec, Role, environment_variable, only_flag,
+};
 
 /// What to say of those of `variables` that seem meant for this program, and that it does not read,
 /// sorted by their names.
@@ -32,9 +34,14 @@ pub fn unread_variables(
         let reason = match OPTIONS.iter().any(|spec| has_name(spec)) {
             true => format!("it is an option of {}", role.peer()),
             false => {
-                let nearest = nearest_key(&rest.to_ascii_lowercase(), role);
-                let nearest = nearest.map(environment_variable);
-                format!("no option has this name{}", hint(&nearest))
+                let key = rest.to_ascii_lowercase();
+                match only_flag(&key) {
+                    Some(flag) => format!("it is only a flag: {flag}"),
+                    None => {
+                        let nearest = nearest_key(&key, role).map(environment_variable);
+                        format!("no option has this name{}", hint(&nearest))
+                    }
+                }
             }
         };
         let text = format!("{} is ignored: {reason}", name.escape_debug());
@@ -110,6 +117,10 @@ mod tests {
                 "REFRAIN_lanes is ignored: no option has this name; \
                  did you mean \"REFRAIN_LANES\"?",
             ]
+        );
+        assert_eq!(
+            said(Role::Far, &["REFRAIN_JSON_LOG=true"]),
+            ["REFRAIN_JSON_LOG is ignored: it is only a flag: --json-log"]
         );
         let near = said(Role::Near, &["REFRAIN_LISTEN=[::]:7000"]);
         assert_eq!(

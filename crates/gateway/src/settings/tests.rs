@@ -104,6 +104,69 @@ fn an_unknown_key_names_the_nearest() {
 }
 
 #[test]
+fn a_flag_that_no_file_sets_is_named() {
+    for key in ["json_log", "dry_run", "require_peer"] {
+        let error = fault(&format!("{key} = true"));
+        let flag = format!(" is only a flag: --{}", key.replace('_', "-"));
+        assert!(error.ends_with(&flag), "{error}");
+    }
+}
+
+#[test]
+fn a_value_without_quotes_is_said_to_lack_them() {
+    for (line, key, value) in [
+        ("peer = far.example.org # Bonn", "peer", "far.example.org"),
+        ("peer = near.example.org", "peer", "near.example.org"),
+        ("peer=10.0.0.5", "peer", "10.0.0.5"),
+        ("clients = 10.0.0.0/8", "clients", "10.0.0.0/8"),
+        ("  key = /etc/near.key\r", "key", "/etc/near.key"),
+        ("forward = 8080:intranet:80", "forward", "8080:intranet:80"),
+    ] {
+        let expected = format!("near.toml:2: {key}: put the value in quotes: {key} = \"{value}\"");
+        assert_eq!(fault(&format!("lanes = 4\n{line}\n")), expected);
+    }
+    for text in [
+        "allow = [a:80, 10.0.0.0/8:80]",
+        "peer = [::1]:7000",
+        "proxy_auth = alice:$2y$04$KdFf",
+        "pear = far.example.org",
+    ] {
+        let error = fault(text);
+        assert_eq!(error, "near.toml:1: put each value in quotes", "{text}");
+    }
+    let of_array = fault("forward = [\n'80:a:80',\n8080=intranet:80,\n]");
+    assert_eq!(of_array, "near.toml:3: put each value in quotes");
+    assert!(fault("open_to_all = True").ends_with("expected true or false"));
+    for text in [
+        "lanes = 4\nlanes = 5",
+        "peer = 'a",
+        "peer = a'",
+        "allow = [",
+        "peer",
+    ] {
+        let error = fault(text);
+        assert!(!error.contains("in quotes"), "{error}");
+    }
+}
+
+#[test]
+fn several_values_in_one_text_of_a_file_are_told_from_a_list() {
+    let rules = |settings: Settings| {
+        let error = settings.many::<crate::rules::Rule>(&ALLOW).unwrap_err();
+        error.to_string()
+    };
+    let hint = "(several values must be an array: [\"…\", \"…\"])";
+    let file = rules(parse("allow = '10.0.0.0/8:80,10.1.0.0/16:80'").unwrap());
+    assert!(file.ends_with(hint), "{file}");
+    let mut flags = Settings::default();
+    flags.add(&ALLOW, "a,b:80".into(), Origin::Flag);
+    for other in [flags, parse("allow = 'a'").unwrap()] {
+        let error = rules(other);
+        assert!(!error.contains("array"), "{error}");
+    }
+}
+
+#[test]
 fn a_section_is_named_as_one() {
     let error = fault("# near\n[near]\npeer = 'a:1'\n");
     assert!(

@@ -106,6 +106,18 @@ async fn a_far_end_that_is_not_the_peer_is_refused_and_both_say_so() {
 }
 
 #[tokio::test]
+async fn an_end_with_the_others_key_is_told_so() {
+    let (key, other_key) = (key(), key());
+    let server = server(&key, &[&other_key]);
+    let client = ClientTls::new(&key, other_key.public());
+    let near = handshake(&server, &client).await.1.unwrap_err();
+    assert!(matches!(near, TlsError::OwnKey { .. }), "{near:?}");
+    let client = ClientTls::new(&key, key.public());
+    let far = handshake(&server, &client).await.0.unwrap_err();
+    assert!(matches!(far, TlsError::OwnKey { .. }), "{far:?}");
+}
+
+#[tokio::test]
 async fn replaced_keys_count_from_the_next_handshake_on() {
     let (far_key, near_key) = (key(), key());
     let peers = Arc::new(SharedPeerKeys::default());

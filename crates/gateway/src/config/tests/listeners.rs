@@ -133,11 +133,24 @@ fn all_listeners_take_the_same_spellings_and_have_the_same_error() {
     ] {
         for config in listeners(text) {
             let error = config.unwrap_err().to_string();
-            assert!(
-                error.ends_with(&address::ListenError.to_string()),
-                "{error}"
-            );
+            assert!(error.contains(&address::ListenError.to_string()), "{error}");
         }
+    }
+}
+
+#[test]
+fn an_error_of_a_forward_names_the_part_that_is_wrong() {
+    let fixture = Fixture::new();
+    for (text, part) in [
+        ("intranet:80:8080", "invalid listener \"intranet\": "),
+        ("8080:intranet:80:x", "invalid listener \"8080:intranet\": "),
+        ("8080:intranet:x", "invalid target \"intranet:x\": "),
+        ("8080=intranet", "invalid target \"intranet\": "),
+    ] {
+        let error = fixture.near(&["--forward", text]).unwrap_err().to_string();
+        let start = format!("--forward \"{text}\": {part}");
+        assert!(error.starts_with(&start), "{error}");
+        assert!(error.contains("such as 8080:intranet:80)"), "{error}");
     }
 }
 
