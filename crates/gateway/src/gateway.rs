@@ -166,10 +166,11 @@ impl Gateway {
         self.lock_peers().retain(|key, peer| {
             let is_accepted = keys.contains(key);
             if !is_accepted {
-                let links = peer.links();
-                links.iter().for_each(|link| link.with(|link, _| link.revoke()));
-                if links.iter().any(|link| link.is_up()) {
+                if peer.links().iter().any(|link| link.is_up()) {
                     tracing::info!(peer = %before.label(key), "closing the peer's connections: its key was removed");
+                }
+                for link in peer.links() {
+                    link.with(|link, _| link.revoke());
                 }
             }
             is_accepted
