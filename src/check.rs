@@ -12,6 +12,7 @@ use refrain_gateway::{
     check::{self, CheckReport},
     options::Role,
     status::Peer,
+    target::Target,
 };
 
 use crate::{
@@ -61,7 +62,8 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
             Ok(report) => print(&report, &mut out)?,
             Err(error) => {
                 drop(out);
-                result = result.and(Err(failed(error.into(), arguments.json)));
+                let peer = Some(&dial.address);
+                result = result.and(Err(failed(error.into(), peer, arguments.json)));
             }
         }
     }
@@ -85,7 +87,7 @@ fn ask_near_end(
                     return reports.try_for_each(|peer| report(&found.place, peer, json));
                 }
             }
-            Err(error) if is_late => return Err(failed(error, json)),
+            Err(error) if is_late => return Err(failed(error, None, json)),
             Err(_) => {}
         }
         thread::sleep(LOOK_INTERVAL);
@@ -149,11 +151,14 @@ fn report(place: &Place, peer: &Peer, json: bool) -> anyhow::Result<()> {
 }
 
 /// Prints the error as JSON too, if JSON is asked for; the caller reports it on standard error.
-fn failed(error: anyhow::Error, json: bool) -> anyhow::Error {
+fn failed(error: anyhow::Error, peer: Option<&Target>, json: bool) -> anyhow::Error {
     if json {
-        let text = serde_json::json!({ "error": crate::in_words(&error) });
+        let mut report = serde_json::json!({ "error": crate::in_words(&error) });
+        if let Some(peer) = peer {
+            report["peer"] = peer.to_string().into();
+        }
         // There is an error to report already.
-        let _ = writeln!(io::stdout(), "{text}");
+        let _ = writeln!(io::stdout(), "{report}");
     }
     error
 }

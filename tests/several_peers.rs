@@ -248,6 +248,13 @@ fn a_check_tries_each_peer() {
     let (code, error) = refrain_fails(&check);
     assert!(code == 1 && error.contains(&second), "{error}");
     assert!(!error.contains(&first), "{error}");
+    let shown = refrain(&[&check[..], &["--json"]].concat());
+    let text = String::from_utf8(shown.stdout).expect("text");
+    for (line, peer) in text.lines().zip([first, second]) {
+        let report: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(report["peer"], peer);
+    }
+    assert_eq!(text.lines().count(), 2);
 }
 
 #[test]
