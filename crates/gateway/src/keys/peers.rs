@@ -213,7 +213,7 @@ fn checked_name(name: &str) -> Result<String, KeyError> {
 /// A public key as text, in base64.
 const PUBLIC_KEY_CHARS: usize = 44;
 
-/// As many characters as a copy of a key may lack, and is still recognised.
+/// A copy of a key that lacks at most so many characters is still recognised.
 const PART_CHARS: usize = 4;
 
 /// A file of peer keys: some ten thousand of them.
