@@ -12,9 +12,9 @@ use refrain_czip::crypt::{GroupSecret, Identities, Recipients, unwrap};
 static IDENTITIES: LazyLock<Identities> = LazyLock::new(|| {
     let mut identities = Identities::new();
     for key in [
-        &include_bytes!("../../crates/czip/tests/encryption/ssh/ed25519")[..],
-        include_bytes!("../../crates/czip/tests/encryption/ssh/rsa"),
-        include_bytes!("../../crates/czip/tests/encryption/ssh/locked"),
+        &include_bytes!("../../crates/czip/tests/suite/encryption/ssh/ed25519")[..],
+        include_bytes!("../../crates/czip/tests/suite/encryption/ssh/rsa"),
+        include_bytes!("../../crates/czip/tests/suite/encryption/ssh/locked"),
     ] {
         identities.add("identity", key).expect("a key");
     }

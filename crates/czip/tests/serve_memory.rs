@@ -9,13 +9,16 @@ use std::{
 use refrain_czip::serve::ServeOptions;
 
 #[allow(dead_code)]
-#[path = "serve/client.rs"]
+#[path = "suite/client.rs"]
 mod client;
 #[allow(dead_code)]
 #[path = "hostile/draft.rs"]
 mod draft;
 #[allow(dead_code)]
-#[path = "serve/world.rs"]
+#[path = "suite/running.rs"]
+mod running;
+#[allow(dead_code)]
+#[path = "suite/serve/world.rs"]
 mod world;
 
 use draft::{CONTENT, Draft, FIELDS, SHARED, StreamDraft, WEAVE};
