@@ -4,6 +4,7 @@ use std::{
     fmt,
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
 };
@@ -16,6 +17,9 @@ use crate::{End, Link, LinkConfig};
 
 const PROBES: u32 = 40;
 const PROBE_BYTES: usize = 64;
+
+/// A probe is lost if it takes longer than this and four round trips.
+const LOST_AFTER: Duration = Duration::from_millis(200);
 
 /// What a datagram of the rate's measurement carries, and its headers.
 const LOAD_BYTES: usize = 1400;
@@ -64,8 +68,8 @@ fn sockets(link: &Link) -> anyhow::Result<[UdpSocket; 2]> {
 }
 
 pub(crate) fn check(link: &Link, config: &LinkConfig) -> anyhow::Result<Checked> {
-    let (round_trip, longest) = round_trips(link)?;
     let asked = 2 * config.delay;
+    let (round_trip, longest) = round_trips(link, asked)?;
     let most = asked + asked / 20 + LATENESS;
     // A link that reorders holds some back.
     let is_late = longest > most && config.reorder == 0.0;
@@ -111,23 +115,27 @@ pub(crate) fn check(link: &Link, config: &LinkConfig) -> anyhow::Result<Checked>
 }
 
 /// The median and the longest but two.
-fn round_trips(link: &Link) -> anyhow::Result<(Duration, Duration)> {
+fn round_trips(link: &Link, asked: Duration) -> anyhow::Result<(Duration, Duration)> {
     let [near, far] = sockets(link)?;
+    // Longer than a round trip that is twice as long as asked for: such a link is measured too.
+    near.set_read_timeout(Some(4 * asked + LOST_AFTER))?;
+    far.set_read_timeout(Some(LOST_AFTER))?;
+    let has_ended = AtomicBool::new(false);
     let mut took = Vec::new();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut probe = [0; PROBE_BYTES];
-            // Ended by silence.
-            while let Ok(bytes) = far.recv(&mut probe) {
-                let _ = far.send(&probe[..bytes]);
+            while !has_ended.load(Relaxed) {
+                if let Ok(bytes) = far.recv(&mut probe) {
+                    let _ = far.send(&probe[..bytes]);
+                }
             }
         });
-        near.set_read_timeout(Some(Duration::from_millis(1500)))?;
         for number in 0..2 * PROBES {
             let began = Instant::now();
-            near.send(&number.to_be_bytes())?;
+            // One that cannot be sent is as lost.
+            let _ = near.send(&number.to_be_bytes());
             let mut answer = [0; PROBE_BYTES];
-            // Those that are lost are not waited for twice.
             while let Ok(bytes) = near.recv(&mut answer) {
                 if answer[..bytes] == number.to_be_bytes() {
                     took.push(began.elapsed());
@@ -138,8 +146,8 @@ fn round_trips(link: &Link) -> anyhow::Result<(Duration, Duration)> {
                 break;
             }
         }
-        anyhow::Ok(())
-    })?;
+        has_ended.store(true, Relaxed);
+    });
     ensure!(took.len() >= 3, "no data crosses the link");
     took.sort();
     Ok((took[took.len() / 2], took[took.len() - 3]))
