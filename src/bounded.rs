@@ -132,6 +132,7 @@ pub(crate) fn seconds_from(least: Duration) -> impl Fn(&str) -> Result<Duration,
             None => text.parse().ok().map(|TimeSpan(time)| time),
         };
         match seconds.filter(|&seconds| seconds >= least) {
+            None if least.is_zero() => Err("must be a time such as 5s".to_owned()),
             None => Err(format!(
                 "must be a time such as 5s, at least {}",
                 TimeSpan(least)
@@ -159,6 +160,8 @@ mod tests {
         for text in ["-1", "NaN", "inf", "1e300", "1e9", "366d", "soon", ""] {
             assert!(seconds(text).is_err(), "{text}");
         }
+        let error = "must be a time such as 5s".to_owned();
+        assert_eq!(seconds("soon"), Err(error));
         let seconds = seconds_from(Duration::from_millis(100));
         assert_eq!(seconds("0.1"), Ok(Duration::from_millis(100)));
         for text in ["0", "0.01", "50ms", "-1", "NaN", "soon"] {

@@ -91,9 +91,8 @@ pub(crate) struct BulkArguments {
     hash: Option<ChunkHasher>,
     /// Remember chunks of this many bytes in total
     ///
-    /// The least recently seen chunks are forgotten first. There are 64 equal parts, and each forgets its
-    /// own chunks. Give some more than the data to remember. For a few chunks, give much more.
-    /// This takes about a fortieth of SIZE in memory, at the default chunk size.
+    /// The least recently seen chunks are forgotten first. To remember all data, give a tenth more than its size,
+    /// and at least 1GB. This takes about a fortieth of SIZE in memory, at the default chunk size.
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = bounded::size)]
     cache_size: ByteSize,
     /// Read with N threads [default: by the number of CPUs]

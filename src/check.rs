@@ -169,23 +169,65 @@ fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
         "the connection to {} works: both keys are correct, both ends use wire version {}",
         report.peer, report.wire_version
     )?;
-    writeln!(out, "handshake    {:10.2} ms", report.handshake_ms)?;
-    writeln!(out, "first answer {:10.2} ms", report.hello_ms)?;
     writeln!(
         out,
-        "round trip   {:10.2} ms, smoothed as in `refrain status`; {:.2} to {:.2}",
+        "handshake    {:10.2} ms, TCP and TLS",
+        report.handshake_ms
+    )?;
+    writeln!(
+        out,
+        "first answer {:10.2} ms after the handshake",
+        report.hello_ms
+    )?;
+    let round_trips = &report.round_trips_ms;
+    writeln!(
+        out,
+        "round trip   {:10.2} ms, smoothed over {} pings of {:.2} to {:.2} ms",
         report.round_trip_ms,
-        report.round_trips_ms[0],
-        report.round_trips_ms[report.round_trips_ms.len() - 1]
+        round_trips.len(),
+        round_trips[0],
+        round_trips[round_trips.len() - 1]
     )?;
     writeln!(
         out,
-        "throughput   {:10.2} Mbit/s from the peer to this end",
-        report.receive_mbit_per_s
+        "throughput   {} from the peer to this end",
+        rate(report.receive_mbit_per_s)
     )?;
     writeln!(
         out,
-        "             {:10.2} Mbit/s from this end to the peer",
-        report.send_mbit_per_s
+        "             {} from this end to the peer",
+        rate(report.send_mbit_per_s)
     )
+}
+
+/// A rate with three digits.
+fn rate(mbit_per_s: f64) -> String {
+    let (rate, unit) = match mbit_per_s < 999.5 {
+        true => (mbit_per_s, "Mbit/s"),
+        false => (mbit_per_s / 1000.0, "Gbit/s"),
+    };
+    let decimals = match rate {
+        _ if rate < 9.995 => 2,
+        _ if rate < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{rate:10.decimals$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_three_digits() {
+        for (mbit_per_s, text) in [
+            (0.5, "0.50 Mbit/s"),
+            (94.321, "94.3 Mbit/s"),
+            (999.7, "1.00 Gbit/s"),
+            (13_164.18, "13.2 Gbit/s"),
+            (250_000.0, "250 Gbit/s"),
+        ] {
+            assert_eq!(rate(mbit_per_s).trim_start(), text);
+        }
+    }
 }

@@ -52,7 +52,7 @@ enum CzipCommand {
     Verify(verify::VerifyArguments),
     /// Show how much an archive saves, and how it was made
     Stat(stat::StatArguments),
-    /// Serve a directory over HTTP: archives as files, their content, and chunks by name
+    /// Serve a directory over HTTP: all files, the content of archives, and chunks by name
     Serve(serve::ServeArguments),
     /// Serve the content of a web server's archives to clients, and fetch each chunk only once
     Proxy(Box<proxy::ProxyArguments>),

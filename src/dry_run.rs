@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeSet,
     io::{self, Write},
+    net::SocketAddr,
 };
 
 use refrain_gateway::{
@@ -69,7 +70,7 @@ pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyho
         line("peer", format!("{at}, {}", key.fingerprint()))?;
     }
     for address in &config.listen {
-        line("listen", address.to_string())?;
+        line("listen", listener(*address))?;
     }
     if !is_near {
         for key in config.peers.iter() {
@@ -143,7 +144,7 @@ fn common(
         };
         let target = way_in.target.as_ref();
         let leads = target.map(|target| format!(" to {target} through {behind}"));
-        let (listen, access) = (way_in.listen, config.access.describe(way_in));
+        let (listen, access) = (listener(way_in.listen), config.access.describe(way_in));
         let leads = leads.unwrap_or_default();
         line(way_in.option.key, format!("{listen}{leads}, {access}"))?;
     }
@@ -152,9 +153,14 @@ fn common(
             Some(_) => "with a token",
             None => "without a token",
         };
-        line("admin", format!("{}, {token}", admin.listen))?;
+        line("admin", format!("{}, {token}", listener(admin.listen)))?;
     }
-    line("allow", config.allow.describe())?;
+    let allowed = config.allow.describe();
+    let allowed = match config.role {
+        Role::Far => allowed,
+        _ => format!("at this end, the far end may connect to {allowed}"),
+    };
+    line("allow", allowed)?;
     line("exclude", config.exclude.describe())?;
     let [memory, lanes, flows] = memory_and_lanes(config);
     line("memory", memory)?;
@@ -183,6 +189,14 @@ fn common(
             matching.backend.instruction_set()
         ),
     )
+}
+
+/// Where it listens. `[::]` is all addresses, those of IPv4 too, as `acceptor::bind` sees to.
+fn listener(address: SocketAddr) -> String {
+    match address.is_ipv6() && address.ip().is_unspecified() {
+        true => format!("*:{} (all addresses)", address.port()),
+        false => address.to_string(),
+    }
 }
 
 /// What a link gets of the memory, as it would when it begins, and how many lanes and flows in it.

@@ -1,14 +1,14 @@
 //! `refrain keygen FILE`.
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     path::PathBuf,
 };
 
 use anyhow::{Context, anyhow};
-use refrain_gateway::keys::PrivateKey;
+use refrain_gateway::keys::{KeyError, PrivateKey};
 
-use crate::{standard_io::is_standard, usage::UsageError};
+use crate::{standard_io::is_standard, stderr, usage::UsageError};
 
 #[derive(clap::Args)]
 pub(crate) struct KeygenArguments {
@@ -28,15 +28,28 @@ pub(crate) fn run(arguments: &KeygenArguments) -> anyhow::Result<()> {
         );
         return Err(UsageError(error).into());
     }
+    let file = arguments.file.display();
     let key = if arguments.show {
-        PrivateKey::load(&arguments.file)?
+        PrivateKey::load(&arguments.file).map_err(|error| match error {
+            KeyError::IsPublic(_) => {
+                anyhow!("\"{file}\" is the public key already: print it with cat")
+            }
+            other => other.into(),
+        })?
     } else {
         let key = PrivateKey::generate()?;
         key.write_new(&arguments.file)?;
         key
     };
     writeln!(io::stdout(), "{}", key.public()).with_context(|| {
-        let file = arguments.file.display();
         format!("the private key is in \"{file}\", but its public key cannot be printed")
-    })
+    })?;
+    // Scripts take the public key, and no advice.
+    if !arguments.show && io::stdout().is_terminal() {
+        stderr::warn(format_args!(
+            "wrote the private key to \"{file}\" (keep it secret), and the public key for the other end to \
+             \"{file}.pub\""
+        ));
+    }
+    Ok(())
 }

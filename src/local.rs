@@ -82,29 +82,42 @@ fn hint(place: &Place) -> &'static str {
 
 /// No gateway runs on this machine, as far as can be seen.
 #[derive(Debug, thiserror::Error)]
-#[error("no gateway found here: looked in {0}")]
-struct NoneFound(String);
+#[error("no gateway found here: looked in {looked}")]
+struct NoneFound {
+    looked: String,
+    /// Whether this user may not read one of these places.
+    is_denied: bool,
+}
 
 /// The gateways on this machine: those with a local socket, else those at the usual addresses. Without any, the error
-/// tells to start one or to give `options`.
+/// advises to start one, to look as another user, or to give `options`.
 pub(crate) fn find(options: &str) -> anyhow::Result<Vec<Found>> {
     let found = find_in(&local_socket::folders(), &USUAL_ADDRESSES);
     or_else_advise(found, options)
 }
 
 fn or_else_advise(found: anyhow::Result<Vec<Found>>, options: &str) -> anyhow::Result<Vec<Found>> {
-    found.map_err(|error| match error.is::<NoneFound>() {
-        true => anyhow!("{error}; start one, or give {options}"),
-        false => error,
+    found.map_err(|error| match error.downcast_ref() {
+        Some(NoneFound {
+            is_denied: true, ..
+        }) => {
+            anyhow!("{error}; run the command as root or as the gateway's user, or give {options}")
+        }
+        Some(_) => anyhow!("{error}; start one, or give {options}"),
+        None => error,
     })
 }
 
 fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>> {
-    let mut looked = Vec::new();
+    let (mut looked, mut is_denied) = (Vec::new(), false);
     for folder in folders {
         let (sockets, mut notes) = match local_socket::sockets(folder) {
             Ok(sockets) => (sockets, Vec::new()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Vec::new(), Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                is_denied = true;
+                (Vec::new(), vec!["this user cannot read it".to_owned()])
+            }
             Err(error) => (Vec::new(), vec![error.to_string()]),
         };
         let mut found = Vec::new();
@@ -134,7 +147,8 @@ fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>
         }
     }
     if found.is_empty() {
-        return Err(NoneFound(looked.join(", ")).into());
+        let looked = looked.join(", ");
+        return Err(NoneFound { looked, is_denied }.into());
     }
     Ok(found)
 }
@@ -352,6 +366,18 @@ mod tests {
         let found = only(found).expect("one gateway");
         assert_eq!(found.place.to_string(), gateway);
         assert_eq!(found.status.role, "near");
+    }
+
+    #[test]
+    fn a_user_who_may_not_look_is_advised_to_be_another() {
+        let found = NoneFound {
+            looked: "/run/refrain (this user cannot read it)".to_owned(),
+            is_denied: true,
+        };
+        let advised = or_else_advise(Err(found.into()), "--peer");
+        let advised = advised.map(|_| ()).expect_err("none").to_string();
+        let advice = "; run the command as root or as the gateway's user, or give --peer";
+        assert!(advised.ends_with(advice), "{advised}");
     }
 
     #[test]

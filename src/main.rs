@@ -49,8 +49,8 @@ use usage::UsageError;
 macro_rules! each_option {
     ($only_flags:literal) => {
         concat!(
-            "Each option can also be an environment variable or a key of the file of --config: --lanes-max 8 is \
-             REFRAIN_LANES_MAX=8 or lanes_max = 8. Only flags: ",
+            "Each option can also be an environment variable or a key of the file of --config: \
+             --connect-timeout 5s is REFRAIN_CONNECT_TIMEOUT=5s or connect_timeout = \"5s\". Only flags: ",
             $only_flags,
             "."
         )
@@ -102,15 +102,18 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Make a private key and its public key, and print the public key
     Keygen(keygen::KeygenArguments),
-    /// Run the far end, next to the service: accepts connections of near ends (lanes), connects to targets
+    /// Run the far end, next to the service
+    ///
+    /// It accepts lanes (connections of near ends), and connects to targets.
     #[command(
         after_help = "Example:\n  refrain far --key far.key --peer-key near.key.pub\n\n\
                       All options: refrain far --help",
         after_long_help = gateway!("--dry-run, --json-log", "")
     )]
     Far(run::RunArguments<FarOptions>),
-    /// Run the near end, next to the users: opens connections to the far end (lanes), serves forwards, SOCKS5
-    /// and HTTP
+    /// Run the near end, next to the users
+    ///
+    /// It opens lanes (connections to the far end), and serves forwards, SOCKS5 and HTTP.
     #[command(
         after_help = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org \
                       --socks5 1080\n\nAll options: refrain near --help",
@@ -128,7 +131,7 @@ enum Command {
     Store(store::StoreArguments),
     /// Make, extract, read and check archives that share chunks
     Czip(czip::CzipArguments),
-    /// Find how much of large files repeats, at the speed of memory
+    /// Find how much of large files repeats
     Bulk(bulk::BulkArguments),
     /// Test the connection to the far end and measure it
     ///
@@ -206,6 +209,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_of_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            let error = with_output_named(error);
             let exit_code = exit_code(&error);
             match exit_code {
                 usage::EXIT_CODE => usage::print(in_words(&error)),
@@ -238,6 +242,16 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 fn is_of_closed_pipe(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// An error of a full disk without a file's name is of standard output: those of all other files have theirs.
+fn with_output_named(error: anyhow::Error) -> anyhow::Error {
+    let has_name = error.chain().len() > 1;
+    let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+    match error.downcast_ref::<io::Error>().is_some_and(is_full) && !has_name {
+        true => error.context(standard_io::OUTPUT_FAILED),
+        false => error,
+    }
 }
 
 /// An error with its causes, those left out that its own text already has. A cause that begins with the
@@ -275,7 +289,7 @@ mod tests {
     use clap::CommandFactory;
     use refrain_gateway::options::OPTIONS;
 
-    use super::{Arguments, in_words};
+    use super::{Arguments, in_words, io, with_output_named};
 
     #[test]
     fn help_names_the_flags_that_are_no_options() {
@@ -298,6 +312,19 @@ mod tests {
             named.sort();
             assert_eq!(named, others, "{name}");
         }
+    }
+
+    #[test]
+    fn a_full_disk_without_a_name_is_that_of_standard_output() {
+        let full = || anyhow::Error::from(io::Error::from(io::ErrorKind::StorageFull));
+        let shown = |error| in_words(&with_output_named(error));
+        let reason = full().to_string();
+        assert_eq!(
+            shown(full()),
+            format!("cannot write to standard output: {reason}")
+        );
+        assert_eq!(shown(full().context("x.czip")), format!("x.czip: {reason}"));
+        assert_eq!(shown(anyhow!("disk full")), "disk full");
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! `refrain near` and `refrain far`: run until told to stop.
 //!
 //! SIGTERM and Ctrl-C drain: no new flows, open ones go on for the drain time-out; a second
-//! signal stops at once. SIGHUP reloads keys, rules, clients and time-outs, and names what else
-//! changed; open flows go on.
+//! signal stops at once. SIGHUP reloads rules, clients and time-outs, at a far end peer keys too,
+//! and names what else changed; open flows go on.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    io::{self, Write},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
 use refrain_gateway::{
@@ -90,17 +95,29 @@ fn run<P: Program>(
 ) -> anyhow::Result<()> {
     let options = &arguments.options;
     let started = options.resolve()?;
-    let _log = arguments.log.begin(started.log);
+    let log = arguments.log.begin(started.log);
     crate::warn_of_unread_variables(P::ROLE);
-    for warning in started.warnings() {
-        tracing::warn!("{warning}");
-    }
+    warn_of(&started);
     if arguments.dry_run {
-        return dry_run::run(&started, &options.given()?, &mut std::io::stdout().lock());
+        let mut report = Vec::new();
+        let result = dry_run::run(&started, &options.given()?, &mut report);
+        // Writes the warnings, so that the report is last.
+        drop(log);
+        io::stdout().write_all(&report)?;
+        return result;
     }
     let ended = block_on(started.peers.len(), async {
         let mut tasks = Tasks::default();
         let gateway = start(started.clone(), &mut tasks).await?;
+        tracing::info!(
+            "refrain {} {}{}, using SIMD path {}",
+            started.role.name(),
+            env!("CARGO_PKG_VERSION"),
+            options
+                .file()
+                .map_or_else(String::new, |file| format!(" with {}", file.display())),
+            started.matching.backend.instruction_set()
+        );
         let reload = || {
             let new = options.resolve()?;
             gateway.reload(&new);
@@ -126,6 +143,13 @@ fn run<P: Program>(
     ended
 }
 
+/// Logs what is allowed, and hardly meant.
+fn warn_of(config: &Config) {
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
+}
+
 /// Runs a gateway with so many peers. A link's engine is behind one lock, so threads that no link has to itself would only
 /// hand it to each other (`docs/decisions/0047-a-thread-for-each-link.md`).
 fn block_on(peers: usize, gateway: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
@@ -147,8 +171,6 @@ async fn serve(
     mut tasks: Tasks,
     reload: impl Fn() -> Result<Config, ConfigError>,
 ) -> anyhow::Result<()> {
-    let kernels = started.matching.backend.instruction_set();
-    tracing::info!("using SIMD path {kernels}");
     // First, so that it is there once the admin page answers.
     let _socket = serve_local(&mut tasks, started.role, gateway).await;
     if let Some(config) = started.admin.clone() {
@@ -162,7 +184,12 @@ async fn serve(
         match reload() {
             Ok(new) => {
                 let unapplied = started.readings.needs_restart(&new.readings, started.role);
-                tracing::info!("reloaded keys, rules, clients and time-outs");
+                let keys = match started.role {
+                    Role::Far => "peer keys, ",
+                    _ => "",
+                };
+                tracing::info!("reloaded {keys}rules, clients and time-outs");
+                warn_of(&new);
                 if !unapplied.is_empty() {
                     let keys: Vec<_> = unapplied.iter().map(|spec| spec.key).collect();
                     tracing::warn!(

@@ -86,8 +86,11 @@ pub(crate) fn output() -> io::Result<File> {
 }
 
 /// What is said when standard output cannot be written.
+pub(crate) const OUTPUT_FAILED: &str = "cannot write to standard output";
+
+/// An error of standard output.
 pub(crate) fn output_failed(error: io::Error) -> anyhow::Error {
-    anyhow::Error::from(error).context("cannot write to standard output")
+    anyhow::Error::from(error).context(OUTPUT_FAILED)
 }
 
 /// Standard input, or a pipe, that fails after Ctrl-C.

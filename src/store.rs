@@ -52,7 +52,7 @@ enum StoreCommand {
 #[derive(clap::Args)]
 struct StoreOptions {
     /// Use the store in this directory
-    #[arg(long, env = "REFRAIN_STORE", value_name = "DIR", value_parser = parse_folder)]
+    #[arg(long, env = "REFRAIN_STORE", value_name = "STORE", value_parser = parse_folder)]
     store: PathBuf,
     /// Print one JSON object
     #[arg(long)]
@@ -92,7 +92,8 @@ struct NewStoreOptions {
     /// Limit the store on disk to this size [default: unchanged, or 100GB for a new store]
     #[arg(long, env = "REFRAIN_STORE_SIZE", value_name = "SIZE", value_parser = bounded::store_size)]
     store_size: Option<ByteSize>,
-    /// Set the average chunk size of a new store, not counting --chunk-min: a power of two [default: 8KiB]
+    /// Set the average chunk size of a new store, not counting --chunk-min: a power of two [default: 8KiB, so
+    /// that a chunk has about 10 KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_average)]
     chunk_size: Option<u8>,
     /// Set the shortest chunk of a new store [default: 2KiB]
@@ -254,8 +255,8 @@ fn verify(options: &StoreOptions) -> anyhow::Result<()> {
     report::to_stdout(options.json, &report, |out| print::verified(&report, out))?;
     if !report.is_whole() {
         bail!(
-            "the store \"{}\" is damaged: damaged data is never delivered, and is deleted with its segment \
-             (`refrain store add` replaces damaged lists of added files)",
+            "the store \"{}\" is damaged. No action is needed: damaged data is not used, and is received again. \
+             If it happens again, the disk may be failing. If files were added to it, run `refrain store add` again",
             options.store.display()
         );
     }

@@ -77,7 +77,10 @@ fn in_words(error: &clap::Error, program: &Command, words: &[String]) -> String 
     let mut said = Vec::new();
     for line in lines.filter(|line| !line.trim().is_empty()) {
         match line.trim_start().strip_prefix("tip: ") {
-            Some(tip) if own_hint.is_none() => said.push(format!("hint: {tip}")),
+            // An unknown option is hardly meant as a value.
+            Some(tip) if own_hint.is_none() && !tip.starts_with("to pass '--") => {
+                said.push(format!("hint: {tip}"));
+            }
             Some(_) => {}
             None => said.push(line.to_owned()),
         }
@@ -178,6 +181,8 @@ mod tests {
         }
         let (text, _) = said(&["far", "--lane", "3"]);
         assert!(text.ends_with("\nhint: a similar argument exists: '--lanes'"));
+        let (text, _) = said(&["czip", "list", "a.czip", "--range", "1-2"]);
+        assert_eq!(text, "unexpected argument '--range' found");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::fs::{self, File};
+
 use common::{
     addresses::{forward, free_address},
     command::{command, keygen, refrain, refrain_fails},
@@ -163,6 +165,10 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
         "{said}"
     );
     assert!(said.contains(&site.near_key), "its own key is to be copied");
+    assert!(
+        said.contains("the far end may connect to nothing"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -193,7 +199,7 @@ fn a_dry_run_looks_at_stores() {
     let tried = near(&store, &["--store-also", &other, "--mode", "receiver"]);
     let said = String::from_utf8_lossy(&tried.stdout);
     assert_eq!(tried.status.code(), Some(0), "{tried:?}");
-    let also = format!("not available now: \"{other}\" does not contain a store");
+    let also = format!("not available now: \"{other}\" does not exist");
     for part in [&store[..], &also, "receiver", "at most 1.00 GB"] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
@@ -248,7 +254,7 @@ fn a_dry_run_looks_at_stores() {
     );
     for (store, more, part) in [
         (&file, &[][..], "is not a directory"),
-        (&other, &[], "--chunk-size 4096"),
+        (&other, &[], "--chunk-size 4KiB"),
         (&store, &["--store-also", &other], "--store-also"),
     ] {
         let tried = near(store, more);
@@ -375,7 +381,10 @@ fn a_dry_run_finds_what_would_keep_a_gateway_from_starting() {
             vec!["--admin", "example.org:9001"],
             vec!["--admin", "localhost:1080", "*:1080"],
         ),
-        (vec!["--admin", &listen], vec!["--admin", "two listeners"]),
+        (
+            vec!["--admin", &listen],
+            vec!["--admin", "--listen already listens at"],
+        ),
     ] {
         let mut command = own.to_vec();
         if !options.contains(&"--peer-key") {
@@ -480,4 +489,21 @@ fn a_dry_run_warns_of_peers_that_the_memory_has_no_room_for() {
         warned.contains("space for the links of only 1 of 2 peers"),
         "{warned}"
     );
+}
+
+#[test]
+fn a_dry_run_ends_with_the_report_and_not_with_a_warning() {
+    let site = Site::new();
+    let key = site.path("far.key").display().to_string();
+    let shown = site.path("shown");
+    let file = File::create(&shown).expect("a file");
+    let own = ["far", "--key", &key, "--peer-key", &site.near_key];
+    let mut dry_run = command(&[&own[..], &["--rate", "1bit", "--dry-run"]].concat());
+    let dry_run = dry_run
+        .stdout(file.try_clone().expect("a file"))
+        .stderr(file);
+    assert!(dry_run.status().expect("it runs").success());
+    let shown = fs::read_to_string(shown).expect("text");
+    assert!(shown.contains("WARN"), "{shown}");
+    assert_eq!(shown.lines().last(), Some("nothing was started"), "{shown}");
 }

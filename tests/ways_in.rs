@@ -443,6 +443,9 @@ fn sighup_reloads_who_may_connect_and_sign_in() {
     eventually("a second reload", || {
         (near.log().matches("reloaded").count() == 2).then_some(())
     });
+    for listener in [listen, socks] {
+        near.wait_for_log(&["WARN", "refuses all clients", &listener.to_string()]);
+    }
     assert!(is_closed(connect(listen)) && is_closed(connect(socks)));
 
     // What cannot be read changes nothing.
@@ -495,6 +498,9 @@ fn a_listener_that_others_can_reach_needs_to_say_who_may_use_it() {
             let warned = String::from_utf8_lossy(&tried.stderr);
             assert_eq!(tried.status.code(), Some(0), "{warned}");
             assert!(said.contains(shown), "{said}");
+            let is_dual = way[1].starts_with('*');
+            assert_eq!(said.contains(" (all addresses)"), is_dual, "{said}");
+            assert!(!said.contains("[::]"), "{said}");
             assert_eq!(warned.contains("is open to all"), is_loud, "{warned}");
             assert!(!said.contains("$6$") && !said.contains("alice"), "{said}");
         }
@@ -558,5 +564,7 @@ fn a_far_end_takes_lanes_at_several_addresses() {
     let listen = ["far", "--listen", "127.0.0.1:0", "--listen", &taken];
     let (code, error) = refrain_fails(&[&listen[..], &options].concat());
     assert!(code == 1 && error.contains(&taken), "{error}");
+    let (_, port) = taken.rsplit_once(':').expect("a port");
+    assert!(error.contains(&format!("grep :{port})")), "{error}");
     drop(far);
 }

@@ -266,7 +266,8 @@ const ARCHIVE: &str = "content.czip";
 /// A temporary folder with a file of content, and its length.
 fn content_in_folder() -> anyhow::Result<(TempDir, usize)> {
     let (folder, content) = (tempfile::tempdir()?, content::archive()?);
-    fs::write(folder.path().join(CONTENT), &content)?;
+    let path = folder.path().join(CONTENT);
+    fs::write(&path, &content).with_context(|| format!("cannot write \"{}\"", path.display()))?;
     Ok((folder, content.len()))
 }
 

@@ -170,7 +170,7 @@ impl Report {
         if let Some(KeptIn { store }) = &self.kept {
             writeln!(
                 out,
-                "history: {} in realm {}, {} new, {} known",
+                "history: {} in realm {}: stored {}; {} was already there",
                 count(store.files, "file", "files"),
                 printable(&store.realm),
                 bytes(store.new_bytes),

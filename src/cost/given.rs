@@ -31,12 +31,13 @@ pub(super) struct Given {
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
           requires = "cpu_driven")]
     pub cpu_none: Option<f64>,
-    /// Set the CPU seconds per GB with receiver-driven elimination, at this redundancy [default: by the
-    /// paper's Table 3]
+    /// Set the CPU seconds per GB with receiver-driven elimination, at this redundancy [default: from Table 3 of
+    /// the PACK paper (SIGCOMM 2011)]
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
           group = "cpu_driven")]
     pub cpu_receiver: Option<f64>,
-    /// Set the CPU seconds per GB with sender-driven elimination [default: by the paper's Table 3]
+    /// Set the CPU seconds per GB with sender-driven elimination [default: from Table 3 of the PACK paper (SIGCOMM
+    /// 2011)]
     #[arg(long, value_name = "SECONDS", value_parser = parse_amount, allow_hyphen_values = true,
           group = "cpu_driven")]
     pub cpu_sender: Option<f64>,

@@ -91,11 +91,11 @@ impl Report {
     fn answer(&self) -> String {
         let shares = &self.inputs.shares;
         let (kind, bill) = match &self.both {
-            Some(both) => ("both (auto)", both),
+            Some(both) => ("both kinds (auto)", both),
             None if shares.sender_share.value > shares.receiver_share.value => {
-                ("sender-driven", &self.sender_driven)
+                ("sender-driven elimination", &self.sender_driven)
             }
-            None => ("receiver-driven", &self.receiver_driven),
+            None => ("receiver-driven elimination", &self.receiver_driven),
         };
         let saves = match bill.left.zip(self.none.total_cost) {
             Some((left, total)) if left < 0.0 => {
@@ -114,11 +114,11 @@ impl Report {
             }
         };
         let break_even = match (bill.cpu_hours_per_saved_gb, bill.break_even_per_gb) {
-            (None, _) => "no break-even price: it saves no traffic".to_owned(),
-            (Some(0.0), _) => "it adds no CPU time, so it pays at any price of traffic".to_owned(),
-            (_, Some(price)) => format!("break-even price per GB of traffic: {}", amount(price)),
+            (None, _) => "It saves no traffic, so it has no break-even price".to_owned(),
+            (Some(0.0), _) => "It adds no CPU time, so it pays at any price of traffic".to_owned(),
+            (_, Some(price)) => format!("Break-even price per GB of traffic: {}", amount(price)),
             (Some(hours), None) => format!(
-                "pays if 1 GB of traffic is worth more than {} CPU hours",
+                "It needs {} CPU hours per saved GB, and pays if 1 GB of traffic is worth more",
                 amount(hours)
             ),
         };
@@ -126,7 +126,7 @@ impl Report {
             Some(_) => " (in the currency of your prices)",
             None => "",
         };
-        format!("{saves}, {kind}; {break_even}{currency}")
+        format!("{saves}, with {kind}. {break_even}{currency}")
     }
 
     fn costs(&self) -> Table {

@@ -1,8 +1,8 @@
 //! `refrain czip create`: files and folders, or standard input, into an archive.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, IsTerminal, Write},
+    fs::{self, File, OpenOptions},
+    io::{self, IsTerminal, Read, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -13,7 +13,7 @@ use refrain_czip::create::{
 };
 use refrain_czip_format::{
     chunker::{Chunking, ChunkingMethod},
-    header::Profile,
+    header::{Profile, may_be_archive},
     method::Compression,
 };
 use refrain_gateway::units::ByteSize;
@@ -31,7 +31,7 @@ use crate::{
     inputs::{InputArguments, expected_bytes},
     interrupt::Interrupt,
     progress,
-    stderr::warn,
+    stderr::{cannot_open, warn},
     table::{bytes, count, lines, printable_path},
     usage::UsageError,
 };
@@ -51,6 +51,9 @@ The archive does not contain itself. Owners, extended attributes and access list
 be the only input. If a given FILE or DIR cannot be read, no archive is made. The exit code is also 1 if a file \
 changes while it is read. The archive is still made.
 
+Data that repeats is stored once. So a damaged place can damage every file, and every day of a backup, that has \
+this data. Keep a second copy of the archive, and check it with `refrain czip verify`.
+
 A new archive replaces an existing one when it is complete. Until then, and after a signal, a full disk or a power \
 cut, the old one stays unchanged. Until then, the new archive and temporary files have no names, if the file system \
 supports that. So even `kill -9` leaves nothing. Otherwise the next archive in that directory removes the leftovers. \
@@ -64,7 +67,8 @@ pub(crate) struct CreateArguments {
     inputs: InputArguments,
     /// Write to this file; `-` is standard output
     ///
-    /// A pipe or a device gets it in one pass, as with --stream.
+    /// An existing archive is replaced. Any other file is not, unless it is empty. A pipe or a device gets the
+    /// archive in one pass, as with --stream.
     #[arg(short, long, value_name = "OUT.czip")]
     output: PathBuf,
     /// Compress chunks together (small) or separately (shared)
@@ -216,6 +220,9 @@ impl AllLeftOut {
 pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     arguments.check().map_err(UsageError)?;
     let is_pipe = is_pipe(&arguments.output);
+    if !is_pipe {
+        arguments.refuse_other_file()?;
+    }
     // Down a pipe nothing is left to tidy up, so that Ctrl-C may end it at once.
     let interrupt = match is_pipe {
         true => Interrupt::default(),
@@ -311,7 +318,34 @@ impl CreateArguments {
             self.profile == Profile::Small || !is_of_frames,
             "--frame-size and --after are for profile `small`: `shared` compresses each chunk separately"
         );
+        self.encrypt.check()?;
         self.inputs.refuse_nothing()
+    }
+
+    /// Fails if the archive would replace a file that is not an archive: its name is most likely a mistake.
+    fn refuse_other_file(&self) -> anyhow::Result<()> {
+        let path = &self.output;
+        let Ok(there) = fs::metadata(path) else {
+            return Ok(());
+        };
+        let is_output = |input: &PathBuf| {
+            fs::metadata(input).is_ok_and(|input| FileId::of(&input) == FileId::of(&there))
+        };
+        // That it is also an input is another error.
+        if there.is_dir() || there.len() == 0 || self.inputs.inputs.iter().any(is_output) {
+            return Ok(());
+        }
+        let mut begin = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut begin));
+        read.with_context(|| cannot_open(path))?;
+        if !may_be_archive(&begin) {
+            let path = path.display();
+            let error = anyhow!(
+                "\"{path}\" exists and is not a CZIP archive (give another name, or remove it first)"
+            );
+            return Err(UsageError(error).into());
+        }
+        Ok(())
     }
 }
 

@@ -12,7 +12,10 @@ use refrain_czip::{
     archive::{Archive, ReadError},
     extract::{ExtractError, ExtractOptions, Extracted, extract},
 };
-use refrain_czip_format::catalog::{self, Entry, EntryKind};
+use refrain_czip_format::{
+    FormatError, Portion,
+    catalog::{self, Entry, EntryKind},
+};
 use serde::Serialize;
 
 use super::{
@@ -185,6 +188,13 @@ fn to_folder(
     bar.finish_and_clear();
     extracted
         .map_err(|error| match error {
+            ExtractError::Read(ReadError::Format(FormatError::Truncated(Portion::File)))
+                if arguments.skip_damaged =>
+            {
+                anyhow!(
+                    "its end is missing, with its list of files: nothing can be extracted (copy or create it again)"
+                )
+            }
             ExtractError::Read(error) if error.is_damage() && may_be_skipped() => {
                 anyhow!("{error} (--skip-damaged extracts the intact files)")
             }

@@ -25,6 +25,7 @@ use super::{
     report, retry, threads,
 };
 use crate::{
+    in_words,
     interrupt::Interrupt,
     progress,
     standard_io::is_standard,
@@ -144,13 +145,10 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
     );
     bar.finish_and_clear();
     // What another get has there is not of this one. What came of a damaged archive cannot be resumed.
-    if got
+    let is_resumable = got
         .as_ref()
-        .is_err_and(|error| !matches!(error, GetError::Busy { .. }) && !error.is_damage())
-    {
-        leftover.report();
-    }
-    let report = interrupt.or(got.map_err(|error| match error {
+        .is_err_and(|error| !matches!(error, GetError::Busy { .. }) && !error.is_damage());
+    let got = interrupt.or(got.map_err(|error| match error {
         GetError::Remote(error) => open::failed(error),
         error @ (GetError::Archive(_) | GetError::Chunk { .. }) => {
             let advice = match error.is_damage() {
@@ -161,7 +159,11 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
             anyhow!("cannot read \"{url}\": {error}{advice}")
         }
         error => error.into(),
-    }))?;
+    }));
+    let report = got.map_err(|error| match is_resumable {
+        true => leftover.add_to(error),
+        false => error,
+    })?;
     tell_of(&report);
     if !report.has_ranges && (arguments.cache.options().is_some() || !arguments.seed.is_empty()) {
         warn(format_args!(
@@ -229,18 +231,38 @@ impl Leftover {
         }
     }
 
-    fn report(&self) {
+    /// A line about it and how to continue, the first time.
+    fn text(&self) -> Option<String> {
+        let mut text = None;
         self.reported.call_once(|| {
-            if let Some(left) = partial(&self.output) {
-                warn(format_args!(
+            text = partial(&self.output).map(|left| {
+                format!(
                     "{} keeps downloaded data ({} on disk). To continue the download, run the same command again \
                      (a server without Range requests sends everything again). To remove it: rm -r {}",
                     printable_path(&left.path),
                     bytes(left.bytes),
                     shell_word(&left.path)
-                ));
-            }
+                )
+            });
         });
+        text
+    }
+
+    fn report(&self) {
+        if let Some(text) = self.text() {
+            warn(text);
+        }
+    }
+
+    /// `error`, with a line about it after the cause.
+    fn add_to(&self, error: anyhow::Error) -> anyhow::Error {
+        match self.text() {
+            Some(text) => {
+                let cause = in_words(&error);
+                error.context(format!("{cause}\n{text}"))
+            }
+            None => error,
+        }
     }
 
     /// What to do where the archive is damaged.
@@ -313,10 +335,16 @@ fn show(bar: &ProgressBar, phase: &mut Option<Phase>, now: GetProgress) {
 /// Says what did not go as it should have.
 fn tell_of(report: &GetReport) {
     for (path, error) in &report.unread_seeds {
+        let is_missing = error.kind() == io::ErrorKind::NotFound && !path.exists();
         let path = printable_path(path);
-        warn(format_args!(
-            "cannot read seed \"{path}\" completely: {error}"
-        ));
+        match is_missing {
+            true => warn(format_args!(
+                "seed \"{path}\" does not exist: continuing without it"
+            )),
+            false => warn(format_args!(
+                "cannot read seed \"{path}\" completely: {error}"
+            )),
+        }
     }
     for (path, reason) in &report.unused_seeds {
         let path = printable_path(path);

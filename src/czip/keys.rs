@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    fs::File,
+    fs::{self, File},
     io::{self, IsTerminal, Read},
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,7 +13,7 @@ use console::Term;
 use refrain_czip::{
     archive::{Archive, Source},
     create::EncryptOptions,
-    crypt::{GroupSecret, Identities, Recipients},
+    crypt::{GroupSecret, Identities, RecipientProblem, Recipients},
     get::{KeySource, Keys},
 };
 use refrain_gateway::text_file::remove_byte_order_mark;
@@ -40,10 +40,10 @@ pub(super) struct EncryptArguments {
     ///
     /// It is 64 hexadecimal digits (`openssl rand -hex 32`). Only holders of the secret can test whether the archive
     /// contains data that they guess.
-    #[arg(long, value_name = "FILE", requires = "encrypt_to")]
+    #[arg(long, value_name = "FILE")]
     group_secret: Option<PathBuf>,
     /// Hide the lengths of chunks, for at most 12 % more bytes
-    #[arg(long, requires = "encrypt_to")]
+    #[arg(long)]
     pad: bool,
 }
 
@@ -57,8 +57,8 @@ pub(super) struct UnlockArguments {
     identity: Vec<PathBuf>,
     /// Use the group secret in this file
     ///
-    /// Names and frames are checked with it: they are compared with the data that they are made from. Archives can be
-    /// read without it.
+    /// Archives can be read without it. With it, data that was forged without the secret is refused. `verify --content`
+    /// then checks the names of chunks too, and `get` reuses local data that is not encrypted.
     #[arg(long, value_name = "FILE", env = GROUP_SECRET)]
     group_secret: Option<PathBuf>,
 }
@@ -69,7 +69,33 @@ fn read_secret(path: &Path) -> anyhow::Result<GroupSecret> {
     secret.with_context(|| format!("cannot use group secret \"{}\"", path.display()))
 }
 
+/// What to give instead of a private key, if the public key is next to it.
+fn public_half(key: &str) -> String {
+    let public = format!("{key}.pub");
+    let text = fs::read_to_string(&public).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    match !lines.is_empty() && Recipients::parse(&lines).is_ok() {
+        true => format!(" (give {public})"),
+        false => String::new(),
+    }
+}
+
 impl EncryptArguments {
+    /// Fails if a flag has no effect, since the archive is not encrypted.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let flags = [
+            ("--group-secret", self.group_secret.is_some()),
+            ("--pad", self.pad),
+        ];
+        for (flag, is_given) in flags {
+            ensure!(
+                !is_given || !self.encrypt_to.is_empty(),
+                "{flag} needs --encrypt-to: without it, the archive is not encrypted"
+            );
+        }
+        Ok(())
+    }
+
     /// How an archive is to be encrypted, if it is.
     pub(super) fn options(&self) -> anyhow::Result<Option<Arc<EncryptOptions>>> {
         // By hand: a flag without --encrypt-to is a mistake, and a variable that is set for all is none.
@@ -104,7 +130,13 @@ impl EncryptArguments {
             };
             let lines: Vec<&str> = content.lines().collect();
             let found = Recipients::parse(&lines).map_err(|error| match is_file {
-                true => anyhow!("cannot read keys from \"{key}\": {error}"),
+                true => {
+                    let hint = match error.problem {
+                        RecipientProblem::PrivateKey => public_half(key),
+                        _ => String::new(),
+                    };
+                    anyhow!("cannot read keys from \"{key}\": {error}{hint}")
+                }
                 false => UsageError(anyhow!("invalid key \"{key}\": {}", error.problem)).into(),
             })?;
             recipients.join(found)?;

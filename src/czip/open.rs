@@ -16,7 +16,7 @@ use refrain_czip::{
     },
     cache::{Cache, CacheOptions},
 };
-use refrain_czip_format::{FormatError, catalog::Entry};
+use refrain_czip_format::{FormatError, Portion, catalog::Entry};
 use refrain_gateway::units::{ByteSize, TimeSpan};
 use refrain_http_ranges::{OnRetry, RemoteError, RemoteOptions};
 
@@ -69,7 +69,7 @@ impl AccessArguments {
 pub(super) struct CacheArguments {
     /// Keep chunks in this directory for later downloads
     ///
-    /// They serve downloads of any archive. `get`, `extract`, `mount` and `proxy` can share the directory.
+    /// The kept chunks serve downloads of any archive. `get`, `extract`, `mount` and `proxy` can share the directory.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Limit the cache on disk
@@ -135,7 +135,7 @@ impl ArchiveArguments {
         let source = self.source(interrupt)?;
         let found = source.bytes().with_context(cannot_open)?;
         let archive = Archive::open_damaged(source, CacheBytes::default());
-        let mut archive = archive.with_context(cannot_open)?;
+        let mut archive = archive.map_err(with_advice).with_context(cannot_open)?;
         let expected = archive.header().archive_bytes;
         if expected != found {
             let length = FormatError::Length { expected, found };
@@ -234,18 +234,30 @@ impl ArchiveArguments {
     }
 }
 
-/// Bytes behind the end of an archive, which keep nobody from its files.
+/// Why an archive cannot be opened, with what to do.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} (`refrain czip extract --skip-damaged` extracts the intact files)")]
-struct AppendedBytes(#[source] ReadError);
+#[error("{}{}", .0, advice(.0))]
+struct Advised(#[source] ReadError);
 
-/// Why an archive cannot be opened, with what to do if that helps.
 fn with_advice(error: ReadError) -> anyhow::Error {
+    match advice(&error) {
+        "" => error.into(),
+        _ => Advised(error).into(),
+    }
+}
+
+/// What to do about an archive that is not as long as it should be.
+pub(super) fn advice(error: &ReadError) -> &'static str {
+    use FormatError::{Length, NoHeader, Truncated};
     match error {
-        ReadError::Format(FormatError::Length { expected, found }) if found > expected => {
-            AppendedBytes(error).into()
+        // Bytes behind its end keep nobody from its files.
+        ReadError::Format(Length { expected, found }) if found > expected => {
+            " (`refrain czip extract --skip-damaged` extracts the intact files)"
         }
-        error => error.into(),
+        ReadError::Format(
+            Length { .. } | NoHeader { .. } | Truncated(Portion::File | Portion::Footer),
+        ) => " (its end is missing: copy or create it again)",
+        _ => "",
     }
 }
 

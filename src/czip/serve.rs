@@ -10,9 +10,10 @@ use super::{bounded, listen::ListenArguments};
 
 #[derive(clap::Args)]
 pub(super) struct ServeArguments {
-    /// Serve the archives in this directory: `x.czip` as a file at `/x.czip`, and its content at `/x`
+    /// Serve all files below this directory, and the content of archives: that of `x.czip` at `/x`
     ///
-    /// The content is a file, or a directory that is listed in JSON. An encrypted archive is served only as a file.
+    /// Every client can read every file there. Do not keep private files, such as keys, below it. The content of an
+    /// archive is a file, or a directory that is listed in JSON. An encrypted archive is served only as a file.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]

@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &StatArguments) -> anyhow::Result<()> {
     let archive = arguments.archive.open_with(&Interrupt::default())?;
     if archive.is_locked() {
         warn(format_args!(
-            "the archive is encrypted: data for recipients only is not shown (--identity opens it)"
+            "the archive is encrypted: names and sizes are hidden (--identity shows them)"
         ));
     }
     let report = Report::new(&archive).with_context(|| arguments.archive.called())?;

@@ -8,7 +8,7 @@ use std::{
     sync::Mutex,
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use refrain_czip::{
     archive::{Archive, ReadError},
     verify::{
@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::{
     bounded,
-    open::{AnySource, ArchiveArguments},
+    open::{AnySource, ArchiveArguments, advice},
     report::{self, NAMED_MAX, ReportedPath},
     threads,
 };
@@ -33,8 +33,8 @@ use crate::{
 };
 
 const AFTER_HELP: &str = "\
-All damage is reported, with the affected files if they can be determined. The exit code is then 1. Of damage to \
-the header, the root and the keys, and of a wrong length, only the first is reported.";
+All damage is reported, with the affected files if they can be determined. The exit code is then 1. If the header, \
+the root, the keys or the length is wrong, only the first fault is reported.";
 
 #[derive(clap::Args)]
 #[command(after_help = AFTER_HELP)]
@@ -86,9 +86,17 @@ pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     // Nothing lies around that Ctrl-C would have to tidy up, but it stands in the report's place.
     let interrupt = Interrupt::listen()?;
     let checked = interrupt.or(check(arguments, &interrupt));
-    // Who reads no more of it, such as `head`, has the exit code still.
-    if let Err(error) = &checked {
-        let _ = print_error(error, arguments.json);
+    // Where damage keeps all else from being checked, it is the report. Who reads no more of it, such as `head`,
+    // has the exit code still.
+    if let Err(error) = &checked
+        && let Some(damage) = damage_of(error)
+    {
+        let _ = print_damage(damage, arguments.json);
+        bail!(
+            "{} is damaged{}",
+            arguments.archive.called(),
+            advice(damage)
+        );
     }
     let report = checked?;
     let printed = report::to_stdout(arguments.json, &report, |out| report.write(out));
@@ -101,12 +109,13 @@ pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     printed
 }
 
-/// The report where damage keeps all else from being checked.
-fn print_error(error: &anyhow::Error, is_json: bool) -> anyhow::Result<()> {
+/// The damage of an archive that an error is about.
+fn damage_of(error: &anyhow::Error) -> Option<&ReadError> {
     let damage = (error.chain()).find_map(|cause| cause.downcast_ref::<ReadError>());
-    let Some(damage) = damage.filter(|error| is_damaged_archive(error)) else {
-        return Ok(());
-    };
+    damage.filter(|error| is_damaged_archive(error))
+}
+
+fn print_damage(damage: &ReadError, is_json: bool) -> anyhow::Result<()> {
     let part = DamagedPart {
         stream: None,
         frame: None,
@@ -138,19 +147,19 @@ impl Report {
             return lines(&[("intact", intact)], out);
         }
         let content = self.plain_bytes.map(|plain_bytes| {
-            let unchecked = || "names not checked (needs --group-secret)".to_owned();
-            let names = self.names.map(|names| count(names, "name", "names"));
-            let names = names.unwrap_or_else(unchecked);
-            format!("; content {}; {names}", bytes(plain_bytes))
+            let unchecked = || "chunk names not checked (needs --group-secret)".to_owned();
+            let chunks = self.names.map(|names| count(names, "chunk", "chunks"));
+            let chunks = chunks.unwrap_or_else(unchecked);
+            format!("; content {}; {chunks}", bytes(plain_bytes))
         });
         writeln!(out, "OK: {intact}{}", content.unwrap_or_default())
     }
 
     /// How much is damaged.
     fn damage(&self) -> String {
-        let parts = count(self.damaged_parts, "frame or part", "frames and parts");
+        let parts = count(self.damaged_parts, "part", "parts");
         match self.damaged_files {
-            Some(files) => format!("{parts}, in {}", count(files, "file", "files")),
+            Some(files) => format!("{parts}, used by {}", count(files, "file", "files")),
             None => parts,
         }
     }
@@ -240,7 +249,7 @@ fn names(
     interrupt: &Interrupt,
 ) -> anyhow::Result<u64> {
     let bar = progress::of_bytes(Some(archive.root().summary.unique_bytes))
-        .with_message("checking names");
+        .with_message("checking chunk names");
     let verified = verify_names(archive, threads, &|plain_bytes| {
         bar.set_position(plain_bytes);
         interrupt.flow()
@@ -343,14 +352,14 @@ mod tests {
         report.plain_bytes = Some(1_730_000_000);
         assert_eq!(
             text(&report),
-            "OK: 12 frames, 61.0 MB; content 1.73 GB; names not checked (needs --group-secret)\n"
+            "OK: 12 frames, 61.0 MB; content 1.73 GB; chunk names not checked (needs --group-secret)\n"
         );
         report.names = Some(1);
-        assert!(text(&report).ends_with("; content 1.73 GB; 1 name\n"));
+        assert!(text(&report).ends_with("; content 1.73 GB; 1 chunk\n"));
         (report.damaged_parts, report.damaged_files) = (1, Some(2));
         assert_eq!(
             text(&report),
-            "damaged: 1 frame or part, in 2 files\nintact  12 frames, 61.0 MB\n"
+            "damaged: 1 part, used by 2 files\nintact  12 frames, 61.0 MB\n"
         );
     }
 }

@@ -112,10 +112,15 @@ fn headline(status: &Status) -> String {
     if app == 0 {
         return "no traffic yet".to_owned();
     }
-    let (saved, app, link) = (saved(app, link), bytes(app), bytes(link));
-    format!(
-        "saved {saved}: {app} of application data, {link} over the link, since the gateway started"
-    )
+    let (app_shown, link_shown) = (bytes(app), bytes(link));
+    let savings = match link > app {
+        true => format!("the link carried {link_shown} for {app_shown} of application data"),
+        false => format!(
+            "saved {}: {app_shown} of application data, {link_shown} over the link",
+            saved(app, link)
+        ),
+    };
+    format!("{savings}, since the gateway started")
 }
 
 /// The program in a line.
@@ -219,12 +224,8 @@ fn both(sent: &Direction, received: &Direction) -> (u64, u64) {
 /// The share of the bytes of applications that the link did not carry; negative where it carried more.
 fn saved(app: u64, link: u64) -> String {
     let share = percent(app as f64 - link as f64, app as f64);
-    match share.as_str() {
-        "0.0 %" | "-0.0 %" => "nothing".to_owned(),
-        // What the link costs by itself is most of it: a share says nothing.
-        _ if app > 0 && link / 2 >= app => "nothing".to_owned(),
-        _ => share,
-    }
+    // A loss too small to be shown.
+    share.replace("-0.0 %", "0.0 %")
 }
 
 fn links(peers: &[Peer]) -> Table {
@@ -410,23 +411,14 @@ fn overhead(counts: &Direction) -> i64 {
 /// the share that was saved.
 fn sum(counts: &Direction) -> [String; 7] {
     let predicted = counts.prediction_saved_bytes as i64;
-    let overhead = overhead(counts);
-    // A share says nothing about a link that has carried less than it costs by itself.
-    let saved = match counts.app_bytes as i64 > overhead {
-        true => percent(
-            counts.app_bytes as f64 - counts.link_bytes as f64,
-            counts.app_bytes as f64,
-        ),
-        false => "-".to_owned(),
-    };
     [
         bytes(counts.app_bytes),
         change(-predicted),
         change(-counts.matching_saved_bytes),
         change(-counts.zstd_saved_bytes),
-        change(overhead),
+        change(overhead(counts)),
         bytes(counts.link_bytes),
-        saved,
+        saved(counts.app_bytes, counts.link_bytes),
     ]
 }
 

@@ -25,7 +25,7 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
     let get = ["get", &server.url(), "-o", "out", "--cache", "content"];
     let (_, error) = world.fails(&get);
     let expected = " \"content\": it is a file, not a directory\n";
-    assert_eq!(error, format!("refrain: cannot access{expected}"));
+    assert_eq!(error, format!("refrain: cannot write{expected}"));
     let origin = server.url();
     let (_, error) = world.fails(&["get", &origin, "-o", "nowhere/out"]);
     let expected_of_output = "\"nowhere/out\": its directory does not exist\n";

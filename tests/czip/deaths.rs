@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{World, names, noise};
+use super::{OLD, World, names, noise};
 use crate::common::command::{command, ending_signals};
 
 fn send(child: &Child, signal: &str) {
@@ -37,7 +37,7 @@ fn start(world: &World, arguments: &[&str]) -> Child {
 
 /// Sends signals to `create` while half of its input has come.
 fn create_is_sent(world: &World, signals: &[&str]) -> ExitStatus {
-    world.write("out/x.czip", b"old");
+    world.write("out/x.czip", OLD);
     let mut create = start(world, &["create", "-", "-o", "out/x.czip"]);
     let mut input = create.stdin.take().expect("it is piped");
     // More than a pipe holds: it reads, and so it has its output open.
@@ -55,7 +55,7 @@ fn a_signal_in_the_middle_of_create_leaves_the_old_archive_and_nothing_else() {
         let ended = create_is_sent(&world, &[signal]);
         assert_eq!(ended.code(), Some(exit_code), "{signal}");
         assert_eq!(names(&world.path("out")), ["x.czip"], "{signal}");
-        assert_eq!(fs::read(world.path("out/x.czip")).expect("there"), b"old");
+        assert_eq!(fs::read(world.path("out/x.czip")).expect("there"), OLD);
     }
 }
 
@@ -85,7 +85,7 @@ fn a_kill_in_the_middle_of_create_leaves_the_old_archive() {
     if leaves_nothing {
         assert_eq!(names(&world.path("out")), ["x.czip"]);
     }
-    assert_eq!(fs::read(world.path("out/x.czip")).expect("there"), b"old");
+    assert_eq!(fs::read(world.path("out/x.czip")).expect("there"), OLD);
     world.write("file", b"content");
     world.run(&["create", "file", "-o", "out/x.czip"]);
     assert_eq!(world.run(&["cat", "out/x.czip"]), b"content");
@@ -236,8 +236,8 @@ fn a_full_disk_is_told_and_leaves_what_was_there() {
         return;
     };
     world.write("large", &noise(1, 8 << 20));
-    world.write("disk/x.czip", b"old");
-    world.write("disk/large", b"old");
+    world.write("disk/x.czip", OLD);
+    world.write("disk/large", OLD);
     world.run(&["create", "large", "-o", "large.czip"]);
     for arguments in [
         &["create", "large", "-o", "disk/x.czip"][..],
@@ -257,7 +257,7 @@ fn a_full_disk_is_told_and_leaves_what_was_there() {
             "{arguments:?}"
         );
         for name in ["disk/large", "disk/x.czip"] {
-            assert_eq!(fs::read(world.path(name)).expect("there"), b"old");
+            assert_eq!(fs::read(world.path(name)).expect("there"), OLD);
         }
     }
     // Down a pipe to a full device.

@@ -388,10 +388,14 @@ fn a_full_disk_is_named_and_the_same_command_goes_on() {
     let large = Server::start(archive(&world, &noise(2, 4 << 20)), u64::MAX);
     let (_, error) = world.fails(&["get", &large.url(), "-o", "disk/out"]);
     assert!(
-        error.contains("disk/out.part/") && error.contains("run the same command to resume"),
+        error.starts_with("refrain: cannot write \"disk/out.part/")
+            && error.contains("No space left"),
         "{error}"
     );
-    assert!(error.contains("rm -r disk/out.part\n"), "{error}");
+    // What to do comes after the cause.
+    let (_, advice) = error.split_once('\n').expect("a second line");
+    assert!(advice.contains("run the same command again"), "{error}");
+    assert!(advice.ends_with("rm -r disk/out.part\n"), "{error}");
 }
 
 #[test]
@@ -445,6 +449,17 @@ fn a_get_of_a_damaged_archive_is_not_to_be_resumed() {
     assert!(error.contains("ask for a new archive"), "{error}");
     assert!(error.ends_with("rm -r out.part)\n"), "{error}");
     assert!(!error.contains("same command"), "{error}");
+}
+
+#[test]
+fn a_seed_that_does_not_exist_is_named() {
+    let world = World::new();
+    let server = Server::start(archive(&world, b"content"), u64::MAX);
+    let get = ["get", &server.url(), "-o", "out", "--seed", "nosuch"];
+    let output = world.run_with(&get, b"");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    assert!(error.contains("seed \"nosuch\" does not exist"), "{error}");
 }
 
 #[test]

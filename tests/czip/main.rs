@@ -109,6 +109,9 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
+/// What begins as an archive does.
+const OLD: &[u8] = b"\x89CZIP\r\n\x1aold";
+
 /// Bytes that do not repeat.
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut noise = vec![0; bytes];

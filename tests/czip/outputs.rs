@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{World, names, noise};
+use super::{OLD, World, names, noise};
 use crate::common::command::command;
 
 fn listed(world: &World, archive: &str) -> Vec<String> {
@@ -117,7 +117,7 @@ fn what_cannot_be_read_is_told_and_left_out_and_the_exit_code_says_so() {
 fn an_archive_that_is_replaced_keeps_its_mode_and_a_link_to_it_stays() {
     let world = World::new();
     world.write("file", b"content");
-    world.write("private.czip", b"old");
+    world.write("private.czip", OLD);
     let private = Permissions::from_mode(0o600);
     fs::set_permissions(world.path("private.czip"), private).expect("ours");
     symlink("private.czip", world.path("link.czip")).expect("made");
@@ -140,6 +140,27 @@ fn an_archive_that_is_replaced_keeps_its_mode_and_a_link_to_it_stays() {
     assert!(error.contains("missing"), "{error}");
     assert_eq!(world.run(&["cat", "private.czip"]), b"content");
     assert_eq!(names(world.0.path()), ["file", "link.czip", "private.czip"]);
+}
+
+#[test]
+fn a_file_that_is_not_an_archive_is_not_replaced() {
+    let world = World::new();
+    world.write("d/file", b"content");
+    for content in [&b"a plain file"[..], b"x"] {
+        world.write("plain", content);
+        for more in [&[][..], &["--stream"]] {
+            let (code, error) = world.fails(&[&["create", "d", "-o", "plain"], more].concat());
+            assert_eq!(code, Some(2), "{error}");
+            assert!(error.contains("\"plain\" exists and is not"), "{error}");
+            assert_eq!(fs::read(world.path("plain")).expect("there"), content);
+        }
+    }
+    // An empty file, such as of `mktemp`, has nothing to lose.
+    world.write("plain", b"");
+    for _ in 0..2 {
+        world.run(&["create", "d", "-o", "plain"]);
+        assert_eq!(listed(&world, "plain"), ["d", "d/file"]);
+    }
 }
 
 #[test]

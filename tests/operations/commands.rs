@@ -39,6 +39,11 @@ fn keygen_writes_a_private_file_once() {
     assert_eq!(std::fs::read(&path).expect("still there"), before);
     let shown = refrain(&["keygen", "--show", &path.display().to_string()]);
     assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), site.near_key);
+    let (code, error) = refrain_fails(&["keygen", "--show", &public.display().to_string()]);
+    assert!(
+        code == 1 && error.contains("is the public key already"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn check_says_whether_the_pair_works_and_how_fast_the_way_is() {
     );
     let human = human.join().expect("no panic");
     let text = String::from_utf8_lossy(&human.stdout);
-    for part in ["works", "round trip", "throughput", "Mbit/s"] {
+    for part in ["works", "round trip", "throughput", "bit/s"] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
 }

@@ -92,7 +92,7 @@ fn both_logs_say_once_when_a_link_comes_and_when_it_goes() {
         assert_eq!(gateway.log().matches("the link is up").count(), 1);
     }
     pair.near.kill();
-    let down = "the link is down";
+    let down = "the link is down: the connection closed";
     pair.far
         .wait_for_log(&["INFO", down, &pair.site.near_label()]);
     assert_eq!(pair.far.log().matches(down).count(), 1);

@@ -10,9 +10,10 @@ use refrain_relay::{LinkConfig, Rate};
 use crate::{
     cable::Cable,
     common::{
-        addresses::forward,
+        addresses::{forward, free_address},
         command::keygen,
         content, digest, eventually,
+        http::HandMadeClient,
         origin::{self, Download},
         site::{Pair, Site},
     },
@@ -111,7 +112,7 @@ fn sighup_adds_a_peer_without_dropping_a_flow() {
         &format!("{} first\n{second_key} second\n", site.near_key),
     );
     far.signal("HUP");
-    far.wait_for_log(&["reloaded"]);
+    far.wait_for_log(&["reloaded peer keys, rules"]);
     eventually("the second near end works", || {
         origin::answers(second_listen).then_some(())
     });
@@ -123,16 +124,18 @@ fn sighup_cuts_off_a_removed_peer_and_no_other() {
     let target = origin::start();
     let (listen, option) = forward(target);
     let (second_listen, second_option) = forward(target);
+    let proxy = free_address();
     let site = Site::new();
     let second_key = keygen(&site.path("second.key"));
     let both = format!("{} first\n{second_key} second\n", site.near_key);
     let peers = site.write("peers", &both);
     let far = site.far(&["--peer-key", &peers]);
     let near = site.near(site.far_listen, &["--forward", &option]);
+    let proxy_option = proxy.to_string();
     let second = site.near_with_key(
         "second.key",
         site.far_listen,
-        &["--forward", &second_option],
+        &["--forward", &second_option, "--http-proxy", &proxy_option],
     );
     near.wait_until_up();
     second.wait_until_up();
@@ -149,6 +152,16 @@ fn sighup_cuts_off_a_removed_peer_and_no_other() {
     assert!(ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
     second.wait_for_log(&["refused this end's key"]);
     assert!(!origin::answers(second_listen));
+    let get = format!("GET http://{target}/ HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    let is_down = "the link to the far end is down";
+    eventually("a refusal has the reason", || {
+        let (head, body) = HandMadeClient::say(proxy, &get).answer();
+        assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+        body.contains(is_down).then_some(())
+    });
+    second.wait_for_log(&["through the HTTP proxy", is_down]);
+    let log = far.log();
+    assert!(!log.contains("a connection from second"), "{log}");
     download.finish();
     assert_eq!(near.peer().counters.lanes_lost, 0);
 }

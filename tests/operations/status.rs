@@ -50,7 +50,8 @@ fn status_shows_peers_and_flows_while_they_run() {
         let admin = gateway.admin.to_string();
         let shown = refrain(&["status", "--admin", &admin]);
         let text = String::from_utf8(shown.stdout).expect("text");
-        assert!(text.starts_with("saved "), "{text}");
+        let first = text.lines().next().expect("a line");
+        assert!(first.contains(" of application data, "), "{text}");
         for part in [role, &target.to_string(), "link", "saved"] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
@@ -83,9 +84,13 @@ fn status_metrics_and_log_name_the_kernels() {
         &["--simd", "auto", "--socks5", "127.0.0.1:0"],
     );
     let best = Backend::best().instruction_set().to_string();
-    for (gateway, kernels) in [(&pair.far, "portable"), (&pair.near, best.as_str())] {
+    for (role, gateway, kernels) in [
+        ("far", &pair.far, "portable"),
+        ("near", &pair.near, best.as_str()),
+    ] {
         assert_eq!(gateway.status().kernels, kernels);
-        gateway.wait_for_log(&["INFO", &format!("SIMD path {kernels}")]);
+        let program = format!("refrain {role} {}, ", env!("CARGO_PKG_VERSION"));
+        gateway.wait_for_log(&["INFO", &program, &format!("SIMD path {kernels}")]);
         let by_name = format!("localhost:{}", gateway.admin.port());
         for admin in [gateway.admin.to_string(), by_name] {
             let shown = refrain(&["status", "-v", "--admin", &admin]);

@@ -47,13 +47,13 @@ pub enum FormatError {
         found: u64,
     },
     /// Something ends before it should.
-    #[error("the archive is damaged or hostile: truncated {0}")]
+    #[error("the archive is {}", truncated(*.0))]
     Truncated(Portion),
     /// Something has more bytes, or other values, than the format allows.
-    #[error("the archive is damaged or hostile: {0}")]
+    #[error("the archive is invalid: {0}")]
     Invalid(Violation),
     /// Something is larger than a reader takes.
-    #[error("the archive is damaged or hostile: {what} is too large: {found} (limit {limit})")]
+    #[error("the archive is invalid: {what} is too large: {found} (limit {limit})")]
     TooLarge {
         /// What.
         what: &'static str,
@@ -64,7 +64,7 @@ pub enum FormatError {
     },
     /// A stream is asked for where it has no bytes.
     #[error(
-        "the archive is damaged or hostile: its {stream} ends at {end}, but data up to {wanted} is needed"
+        "the archive is invalid: its {stream} ends at {end}, but data up to {wanted} is needed"
     )]
     BeyondStream {
         /// Which stream.
@@ -83,6 +83,15 @@ impl FormatError {
             true => Ok(()),
             false => Err(Self::TooLarge { what, found, limit }),
         }
+    }
+}
+
+/// What is wrong with an archive in which this ends too early.
+fn truncated(portion: Portion) -> String {
+    match portion {
+        Portion::File => "truncated: data is missing".to_owned(),
+        Portion::Footer => "truncated: it has no footer".to_owned(),
+        portion => format!("damaged: truncated {portion}"),
     }
 }
 

@@ -117,10 +117,10 @@ pub enum ReadError {
     #[error(transparent)]
     Unwrap(#[from] UnwrapError),
     /// The weave is damaged.
-    #[error("the archive is damaged or hostile: {0}")]
+    #[error("the archive is invalid: {0}")]
     Weave(#[from] WeaveError),
     /// What was asked for lies beyond the end.
-    #[error("the plain content has only {end} bytes: {wanted} is beyond its end")]
+    #[error("the content has {end} bytes, but the range ends at {wanted}")]
     BeyondEnd {
         /// How many bytes there are.
         end: u64,

@@ -70,21 +70,21 @@ fn own_address(client: SocketAddr) -> SocketAddr {
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}: cannot listen on {address}: {error}{}", hint(error))]
+#[error("{what}: cannot listen on {address}: {error}{}", hint(error, address.port()))]
 pub struct BindError {
     what: String,
     address: SocketAddr,
     error: io::Error,
 }
 
-fn hint(error: &io::Error) -> &'static str {
+fn hint(error: &io::Error, port: u16) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "; another program listens there: stop it, or choose another port"
+            format!("; another program uses this port (find it: ss -tanp | grep :{port})")
         }
-        io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges",
-        _ => "",
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have that address".to_owned(),
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges".to_owned(),
+        _ => String::new(),
     }
 }
 

@@ -9,11 +9,20 @@ use crate::target::{LANES_PORT, Target, TargetError, parse_port};
 
 /// Why a text is not an address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "expected a port, or a local address with a port: 1080, localhost:1080, 10.0.0.5:1080, \
-     [::1]:1080, or *:1080 for all addresses"
-)]
-pub struct ListenError;
+#[non_exhaustive]
+pub enum ListenError {
+    /// Of a listener that needs a port.
+    #[error(
+        "expected a port, or a local address with a port: 1080, localhost:1080, 10.0.0.5:1080, \
+         [::1]:1080, or *:1080 for all addresses"
+    )]
+    NeedsPort,
+    /// Of lanes, which have a port of their own.
+    #[error(
+        "expected a port, a local address, or both: 7001, 10.0.0.5, 10.0.0.5:7001, [::1]:7001, or * for all addresses"
+    )]
+    Lanes,
+}
 
 /// Reads the address of a listener that is on loopback if no host is given.
 ///
@@ -25,13 +34,13 @@ pub struct ListenError;
 /// assert_eq!(parse_listen("*:1080").unwrap().to_string(), "[::]:1080");
 /// ```
 pub fn parse_listen(text: &str) -> Result<SocketAddr, ListenError> {
-    parse(text, IpAddr::V4(Ipv4Addr::LOCALHOST), None)
+    parse(text, IpAddr::V4(Ipv4Addr::LOCALHOST), None).ok_or(ListenError::NeedsPort)
 }
 
 /// Reads an address that lanes are taken at: on all addresses if no host is given, at
 /// [`LANES_PORT`] if no port is.
 pub(crate) fn parse_lanes(text: &str) -> Result<SocketAddr, ListenError> {
-    parse(text, ALL_ADDRESSES, Some(LANES_PORT))
+    parse(text, ALL_ADDRESSES, Some(LANES_PORT)).ok_or(ListenError::Lanes)
 }
 
 /// Reads where a program connects to a listener: as that spells its address, or `HOST:PORT`.
@@ -47,19 +56,15 @@ pub fn parse_admin(text: &str) -> Result<Target, TargetError> {
 /// IPv4 too, as [`acceptor::bind`](crate::acceptor::bind) sees to.
 const ALL_ADDRESSES: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
-fn parse(
-    text: &str,
-    default_host: IpAddr,
-    default_port: Option<u16>,
-) -> Result<SocketAddr, ListenError> {
+fn parse(text: &str, default_host: IpAddr, default_port: Option<u16>) -> Option<SocketAddr> {
     // Also has the scopes of IPv6 addresses.
     if let Ok(address) = text.parse() {
-        return Ok(address);
+        return Some(address);
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
         None if is_number(text) => ("", Some(text)),
-        _ if text.is_empty() => return Err(ListenError),
+        _ if text.is_empty() => return None,
         _ => (text, None),
     };
     let port = match port {
@@ -78,10 +83,7 @@ fn parse(
         }
         plain => plain.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
     };
-    match (host, port) {
-        (Some(host), Some(port)) => Ok(SocketAddr::new(host, port)),
-        _ => Err(ListenError),
-    }
+    Some(SocketAddr::new(host?, port?))
 }
 
 /// `u16::from_str` would take a plus sign.
@@ -181,11 +183,12 @@ mod tests {
             "http://127.0.0.1:80",
             "٣",
         ] {
-            assert_eq!(parse_listen(text), Err(ListenError), "{text:?}");
-            assert_eq!(parse_lanes(text), Err(ListenError), "{text:?}");
+            assert_eq!(parse_listen(text), Err(ListenError::NeedsPort), "{text:?}");
+            assert_eq!(parse_lanes(text), Err(ListenError::Lanes), "{text:?}");
         }
         for needs_port in ["*", "localhost", "10.0.0.5", "[::1]"] {
-            assert_eq!(parse_listen(needs_port), Err(ListenError), "{needs_port}");
+            let refused = Err(ListenError::NeedsPort);
+            assert_eq!(parse_listen(needs_port), refused, "{needs_port}");
         }
     }
 

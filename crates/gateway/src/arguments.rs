@@ -1,7 +1,7 @@
 //! The options of a program as its command line and the environment give them.
 
 use std::marker::PhantomData;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -60,6 +60,13 @@ impl Program for Check {
 
 const CONFIG: &str = "config";
 const CONFIG_VARIABLE: &str = "REFRAIN_CONFIG";
+
+impl<P> Options<P> {
+    /// The configuration file, if one is given.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+}
 
 impl<P: Program> clap::Args for Options<P> {
     fn augment_args(command: Command) -> Command {

@@ -47,9 +47,9 @@ pub struct CheckReport {
     pub peer: String,
     /// TCP and TLS, from the first packet to the proof of both keys.
     pub handshake_ms: f64,
-    /// The hellos: wire version and caches agreed.
+    /// The hellos, from the end of the handshake: wire version and caches agreed.
     pub hello_ms: f64,
-    /// The round trip as `refrain status` has it: smoothed, through both programs.
+    /// The smoothed round trip, through both programs.
     pub round_trip_ms: f64,
     /// The round trips of which it is made, sorted.
     pub round_trips_ms: Vec<f64>,

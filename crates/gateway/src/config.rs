@@ -60,7 +60,7 @@ use crate::rules::{AllowRules, ExcludeRules, Route};
 use crate::settings::{BoxedError, ConfigError, OptionValue, Readings, Settings, read_text};
 use crate::socket::Congestion;
 use crate::target::{LANES_PORT, Target, TargetError};
-use crate::units::{BitRate, ByteSize, TimeSpan};
+use crate::units::{BitRate, ByteSize, TimeSpan, decimal_bytes};
 use crate::way_in::WayIn;
 pub use admin::{AdminConfig, AdminToken};
 pub use history::{HistoryOptions, parse_folder, parse_realm};
@@ -203,6 +203,13 @@ impl Config {
             warnings.push(format!(
                 "--rate {rate} is less than {RATE_OF_PINGS}: the pings of 16 lanes may need that much, so lanes may \
                  time out (units: kbit, Mbit, Gbit)"
+            ));
+        }
+        if let Some(bytes) = machine::memory_bytes().filter(|&bytes| bytes < self.memory.0) {
+            warnings.push(format!(
+                "--memory {} is more than this machine or container has ({})",
+                self.memory,
+                decimal_bytes(bytes)
             ));
         }
         let mode = self.mode;

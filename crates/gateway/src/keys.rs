@@ -153,10 +153,8 @@ pub enum KeyError {
     },
     /// A value that is neither a public key nor the name of a file, nor a name and one of these.
     #[error(
-        "\"{}\" is {}: give --peer-key a public key (44 characters of base64) or a file with one (FILE.pub of \
-         `refrain keygen FILE`), each with NAME= before it or without",
-        .0,
-        peers::kind_of(.0)
+        "{} (give a public key of 44 characters, or a FILE.pub of `refrain keygen FILE`; NAME= before it is optional)",
+        peers::neither_key_nor_file(.0)
     )]
     NeitherKeyNorFile(String),
     /// A name for a file that does not have one key.

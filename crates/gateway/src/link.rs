@@ -371,12 +371,12 @@ impl SharedLink {
 
     fn dispatch(&self, state: &mut State, event: Event) {
         match event {
-            Event::LaneUp(_) => self.count_lanes(state),
+            Event::LaneUp(_) => self.count_lanes(state, None),
             Event::LaneDown(lane, fault) => {
                 if let Some(signals) = state.lanes.remove(&lane) {
                     signals.fault.send_replace(Some(fault));
                 }
-                self.count_lanes(state);
+                self.count_lanes(state, Some(fault));
             }
             Event::Transmit(lane) => {
                 if let Some(signals) = state.lanes.get(&lane) {
@@ -444,7 +444,8 @@ impl SharedLink {
         }
     }
 
-    fn count_lanes(&self, state: &mut State) {
+    /// A lane came up, or `ended`.
+    fn count_lanes(&self, state: &mut State, ended: Option<LaneFault>) {
         let up = state.link.lanes_up();
         state.lanes_gone_at = match up {
             0 => state.lanes_gone_at.or_else(|| Some(Instant::now())),
@@ -477,7 +478,10 @@ impl SharedLink {
                 tracing::info!(peer = %self.label(), "the link is down: the peer has shut down");
             }
             (1.., 0) => {
-                tracing::info!(peer = %self.label(), "the link is down: all its lanes are closed")
+                let of_link = state.link.fault().map(|fault| fault.to_string());
+                let of_lane = ended.map(|fault| fault.to_string());
+                let reason = of_link.or(of_lane).unwrap_or_default();
+                tracing::info!(peer = %self.label(), "the link is down: {reason}");
             }
             _ => {}
         }

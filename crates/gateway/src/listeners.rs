@@ -20,6 +20,7 @@ use std::{
 };
 
 use refrain_admission::Visit;
+use refrain_proto::ResetReason;
 use tokio::{
     net::{TcpListener, TcpStream},
     time::timeout,
@@ -184,9 +185,13 @@ impl Client {
         match timeout(within, flow.signals().opened()).await {
             Ok(Standing::Open) => Ok((flow, sent)),
             Ok(Standing::Refused(refusal)) => Err(refusal),
+            // The flow may have gone along with this end's hello, which the peer has not answered, or refused.
+            Ok(Standing::Reset(ResetReason::LaneLost) | Standing::Opening) | Err(_)
+                if !flow.is_link_up() =>
+            {
+                Err(Refusal::LinkDown)
+            }
             Ok(Standing::Reset(reason)) => Err(Refusal::from_reset(reason)),
-            // The flow may have gone along with this end's hello, which nobody has answered.
-            Ok(Standing::Opening) | Err(_) if !flow.is_link_up() => Err(Refusal::LinkDown),
             Ok(Standing::Opening) | Err(_) => Err(Refusal::TimedOut),
         }
     }

@@ -69,14 +69,16 @@ pub fn sockets(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let owner = metadata.uid();
     let user = geteuid();
     let is_trusted = owner == user.as_raw() || owner == 0 || user.is_root();
-    let reason = match metadata.is_dir() {
-        false => Some("not a directory"),
-        true if !is_trusted => Some("belongs to another user"),
-        true if metadata.mode() & WRITABLE_BY_OTHERS != 0 => Some("others can write to it"),
+    let fault = match metadata.is_dir() {
+        false => Some((io::ErrorKind::NotADirectory, "not a directory")),
+        true if !is_trusted => Some((io::ErrorKind::PermissionDenied, "belongs to another user")),
+        true if metadata.mode() & WRITABLE_BY_OTHERS != 0 => {
+            Some((io::ErrorKind::Other, "others can write to it"))
+        }
         true => None,
     };
-    if let Some(reason) = reason {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    if let Some((kind, reason)) = fault {
+        return Err(io::Error::new(kind, reason));
     }
     let mut sockets = Vec::new();
     for entry in fs::read_dir(folder)?.take(SOCKETS_MAX) {

@@ -230,7 +230,11 @@ impl OptionSpec {
             .aliases(self.old_key.map(long))
             .env(self.environment())
             .hide_env(true)
-            .value_name(self.value)
+            .value_name(match (self.key, in_check) {
+                // It also names a local socket there.
+                ("admin", Some(_)) => "[HOST:]PORT|SOCKET",
+                _ => self.value,
+            })
             .help_heading(self.group.heading())
             .hide(!self.roles.contains(&role) && in_check.is_none())
             .hide_short_help(self.brief.is_empty())
@@ -397,8 +401,8 @@ options! {
             .in_check("Read the admin token of the near end that --admin names from this file");
         ADMIN_HOST = OptionSpec::new(BOTH, "admin_host", "NAME", Nothing,
             "Answer requests to the admin listener that name this host, such as gateway.example.org. By default, \
-             only requests for `localhost` or an IP address are answered, and others get status 421. So a web \
-             page cannot read it through a name that resolves to its address.").repeats();
+             only requests for `localhost` or an IP address are answered, and others get status 421. This protects \
+             against DNS rebinding: a web page cannot read the listener through a name of its own.").repeats();
     }
     Traffic {
         MODE = OptionSpec::new(BOTH, "mode", "auto|sender|receiver|off", Value("auto"),
@@ -438,11 +442,12 @@ options! {
     }
     Limits {
         RATE = OptionSpec::new(BOTH, "rate", "RATE", Nothing,
-            "Send at most this much on this end's links, such as 20Mbit. Without it, the rate is unlimited.")
+            "Send at most this much on all links of this end together, such as 20Mbit. Without it, the rate is \
+             unlimited.")
             .brief("Limit the rate that this end sends");
         CACHE_SIZE = OptionSpec::new(BOTH, "cache_size", "SIZE", Value("128MiB"),
             "Set the size of the cache of one direction of a link, from 1MiB to 4GiB. Memory is allocated as the \
-             cache fills. The default shrinks to half of `memory`.")
+             cache fills. With little `memory`, the default is half of `memory`.")
             .before_0_2("cache").brief("Set the cache size [default: 128MiB]");
         MEMORY = OptionSpec::new(BOTH, "memory", "SIZE",
             Described("a quarter of this machine's or container's memory"),
@@ -472,8 +477,8 @@ options! {
     }
     Expert {
         EFFORT = OptionSpec::new(BOTH, "effort", "auto|0..5|max", Value("auto"),
-            "Set how hard to search for repeats. `auto` follows the balance of CPU and link. `max` always \
-             searches as hard as possible. A number always uses one of the steps below that: 0 is the cheapest.");
+            "Set how hard to search for repeats. `auto` follows the balance of CPU and link. 0 to 5 are fixed \
+             steps. 0 needs the least CPU. `max` is the step above 5.");
         CONGESTION = OptionSpec::new(BOTH, "congestion", "auto|NAME", Value("auto"),
             "Use this TCP congestion control for the lanes: `auto`, or a name that the kernel has, such as bbr or \
              cubic. `auto` uses bbr if the kernel allows it, because others start slowly again after a pause. \
@@ -484,7 +489,8 @@ options! {
              data has passed that position before the prediction arrives.").needs_store();
         CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
             "Set the average size of the store's chunks, not counting `chunk_min`: a power of two from 64B to \
-             32KiB. Smaller chunks find more repeats, but need more memory and upstream traffic.").needs_store();
+             32KiB. So with the defaults, a chunk has about 10 KiB. Smaller chunks find more repeats, but need more \
+             memory and upstream traffic.").needs_store();
         CHUNK_MIN = OptionSpec::new(NEAR, "chunk_min", "SIZE", Value("2KiB"),
             "Set the smallest chunk, from 48B.").needs_store();
         CHUNK_MAX = OptionSpec::new(NEAR, "chunk_max", "SIZE", Value("32KiB"),
@@ -496,7 +502,8 @@ options! {
             "Compress the data that this end sends and matching did not replace: `zstd`, or `off`. `off` needs \
              less CPU, for content that zstd cannot compress.");
         MARKER = OptionSpec::new(BOTH, "marker", MarkerAlgorithm::NAMES, Value("samplebyte"),
-            "Choose how to select the positions at which to search for repeats.");
+            "Choose how to select the positions at which to search for repeats. Keep the default: the \
+             other methods are only for experiments.");
         MARKER_TABLE = OptionSpec::new(BOTH, "marker_table", "FILE",
             Described("the eight bytes of the EndRE paper"),
             "Read the byte values of SAMPLEBYTE from this file: numbers from 0 to 255, separated by spaces, \

@@ -160,6 +160,9 @@ pub enum RuleError {
     /// Something with a slash that is no CIDR range.
     #[error("not an address or a range of addresses, such as 10.0.0.0/8 or [fd00::/8]")]
     BadNet,
+    /// A prefix that is longer than an address.
+    #[error("the number after / must be at most {0}")]
+    PrefixTooLong(u8),
     /// A CIDR range with bits set behind its prefix: probably not what its author meant.
     #[error("has bits set after its prefix; did you mean {0}?")]
     HostBits(IpNet),
@@ -282,11 +285,21 @@ fn parse_net(text: &str) -> Result<IpNet, RuleError> {
 
 /// Reads a range of addresses without brackets.
 pub(crate) fn parse_bare_net(text: &str) -> Result<IpNet, RuleError> {
-    let net = canonical_net(text.parse().map_err(|_| RuleError::BadNet)?);
+    let net = canonical_net(text.parse().map_err(|_| bad_net(text))?);
     if net != net.trunc() {
         return Err(RuleError::HostBits(net.trunc()));
     }
     Ok(net)
+}
+
+/// Why a text is not a range of addresses.
+fn bad_net(text: &str) -> RuleError {
+    let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
+    match (address.parse::<IpAddr>(), prefix.parse::<u32>()) {
+        (Ok(IpAddr::V4(_)), Ok(33..)) => RuleError::PrefixTooLong(32),
+        (Ok(IpAddr::V6(_)), Ok(129..)) => RuleError::PrefixTooLong(128),
+        _ => RuleError::BadNet,
+    }
 }
 
 /// A range of IPv4-mapped addresses as the IPv4 range it stands for, since addresses are
@@ -470,7 +483,9 @@ mod tests {
         assert_eq!(fault("fd00::/8:80"), TargetError::BadIpv6.into());
         assert_eq!(fault("a:80-79"), RuleError::BadPorts);
         assert_eq!(fault("a:http"), RuleError::BadPorts);
-        assert_eq!(fault("10.0.0.0/33:80"), RuleError::BadNet);
+        assert_eq!(fault("10.0.0.0/33:80"), RuleError::PrefixTooLong(32));
+        assert_eq!(fault("[fd00::/129]:80"), RuleError::PrefixTooLong(128));
+        assert_eq!(fault("10.0.0/8:80"), RuleError::BadNet);
         assert_eq!(fault("a.*.org:80"), RuleError::BadWildcard);
         assert_eq!(fault("*.10.0.0.1:80"), RuleError::BadWildcard);
         let meant = "10.0.0.0/8".parse().unwrap();

@@ -186,8 +186,11 @@ impl Settings {
         };
         let table = DeTable::parse(text).map_err(|error| {
             let offset = error.span().map_or(0, |span| span.start);
-            let line = text.lines().nth(line_at(offset) - 1).unwrap_or_default();
-            let message = unquoted(line, role).unwrap_or_else(|| error.message().to_owned());
+            let number = line_at(offset);
+            let line = text.lines().nth(number - 1).unwrap_or_default();
+            let message = unquoted(line, role)
+                .or_else(|| duplicate(&error, text, number))
+                .unwrap_or_else(|| error.message().to_owned());
             wrong_at(offset, message)
         })?;
         let mut settings = Settings::default();
@@ -411,16 +414,10 @@ impl Place {
         }
         match &self.text {
             None => format!("{option}: {reason}"),
-            Some(text) if text.is_empty() || text.contains('"') => {
+            Some(text) if text.is_empty() => format!("{option} is empty"),
+            Some(text) if text.contains('"') => {
                 let reason = reason.replace(&format!("\"{text}\""), "it");
-                match text.is_empty() {
-                    true => format!("{option} is empty: {reason}"),
-                    false => {
-                        format!(
-                            "{option} '{text}': {reason} (the value has quotation marks of its own)"
-                        )
-                    }
-                }
+                format!("{option} '{text}': {reason} (the value has quotation marks of its own)")
             }
             // The text may be cut short, and the reason then has more.
             Some(text) if reason.contains(&format!("\"{text}")) => format!("{option}: {reason}"),
@@ -472,6 +469,17 @@ fn unquoted(line: &str, role: Role) -> Option<String> {
         }
         _ => "put each value in quotes".to_owned(),
     })
+}
+
+/// What is wrong with a line, numbered from 1, whose key an earlier line has too.
+fn duplicate(error: &toml::de::Error, text: &str, number: usize) -> Option<String> {
+    let key_of = |line: &str| line.split_once('=').map(|(key, _)| key.trim().to_owned());
+    let mut keys = text.lines().map(key_of);
+    let key = keys.clone().nth(number - 1)?;
+    let key = key.filter(|_| error.message() == "duplicate key")?;
+    let first = 1 + keys.position(|other| other.as_ref() == Some(&key))?;
+    let key = shown(&key);
+    (first < number).then(|| format!("duplicate key \"{key}\" (it is in line {first} too)"))
 }
 
 /// What is wrong with the head of a section, which other programs' files have.

@@ -38,7 +38,8 @@ pub enum Method {
 pub enum Socks5Error {
     /// The first byte is not SOCKS5's.
     #[error(
-        "not SOCKS (its first byte is {0}): use socks5:// or socks5h:// (--http-proxy serves HTTP clients)"
+        "not SOCKS{}: use socks5:// or socks5h:// (--http-proxy serves HTTP clients)",
+        protocol_of(*.0)
     )]
     Version(u8),
     /// The client insists on authentication.
@@ -80,6 +81,16 @@ pub enum RequestFault {
     /// Port 0.
     #[error("its port is 0")]
     Port,
+}
+
+/// What a first byte shows of a protocol that is not SOCKS.
+fn protocol_of(first: u8) -> String {
+    match first {
+        TLS_HANDSHAKE => ", but TLS".to_owned(),
+        // A method.
+        b'A'..=b'Z' => ", but HTTP".to_owned(),
+        _ => format!(" (its first byte is {first})"),
+    }
 }
 
 /// Reads a client's greeting, which must offer this method.
@@ -194,6 +205,9 @@ impl Method {
         }
     }
 }
+
+/// The type of the first record of a TLS client.
+const TLS_HANDSHAKE: u8 = 22;
 
 const VERSION: u8 = 5;
 const LOGIN_VERSION: u8 = 1;
@@ -355,6 +369,14 @@ mod tests {
         let greeting = |bytes: &[u8]| parse_greeting(bytes, Method::NoAuthentication).unwrap_err();
         assert_eq!(greeting(&[4, 1]), Socks5Error::Version(4));
         assert_eq!(greeting(b"GET /"), Socks5Error::Version(b'G'));
+        for (first, text) in [
+            (b'G', "not SOCKS, but HTTP: "),
+            (22, "not SOCKS, but TLS: "),
+            (6, "not SOCKS (its first byte is 6): "),
+        ] {
+            let error = greeting(&[first]).to_string();
+            assert!(error.starts_with(text), "{error}");
+        }
         assert_eq!(greeting(&[5, 1, 2]), Socks5Error::NoMethod);
         assert_eq!(greeting(&[5, 0]), Socks5Error::NoMethod);
         assert_eq!(Socks5Error::Version(4).reply(), None);

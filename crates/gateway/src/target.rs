@@ -62,6 +62,9 @@ pub enum TargetError {
     /// Brackets around something else than an IPv6 address, or an IPv6 address without them.
     #[error("an IPv6 address must be in brackets, as in [::1]:80")]
     BadIpv6,
+    /// More colons than a host and a port have.
+    #[error("too many colons: expected HOST:PORT")]
+    Colons,
     /// A URL where a host and a port belong.
     #[error("a URL: write only its host and port, as in git.example.org:80")]
     Url,
@@ -160,7 +163,15 @@ impl FromStr for Host {
             return Ok(IpAddr::V6(address).into());
         }
         if text.contains(':') {
-            return Err(TargetError::BadIpv6);
+            // One that is cut off before the last part counts too.
+            let is_ipv6 = (text.ends_with(':') || text.matches(':').count() > 1)
+                && text
+                    .bytes()
+                    .all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
+            return Err(match is_ipv6 {
+                true => TargetError::BadIpv6,
+                false => TargetError::Colons,
+            });
         }
         Host::from_name(text)
     }
@@ -265,6 +276,9 @@ mod tests {
             ("example.org:+80", TargetError::BadPort),
             ("example.org:65536", TargetError::BadPort),
             ("::1:80", TargetError::BadIpv6),
+            ("::ffff:10.0.0.1:80", TargetError::BadIpv6),
+            ("localhost:7000:8000", TargetError::Colons),
+            ("10.0.0.1:80:90", TargetError::Colons),
             ("[example.org]:80", TargetError::BadIpv6),
             (":80", TargetError::BadName),
             ("a..b:80", TargetError::BadName),

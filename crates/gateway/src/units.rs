@@ -35,6 +35,12 @@ pub enum UnitError {
         /// A quantity that would do.
         example: &'static str,
     },
+    /// A unit of bytes where a rate is needed.
+    #[error("not a rate: write {per_second} for bytes, or kbit, Mbit or Gbit for bits")]
+    NotARate {
+        /// The same unit per second.
+        per_second: &'static str,
+    },
     /// A unit that this quantity does not have.
     #[error("unknown unit (expected one of {known}; upper and lower case differ)")]
     UnknownUnit {
@@ -215,7 +221,13 @@ impl Scale {
             None if unit.is_empty() => Err(UnitError::NoUnit {
                 example: self.example,
             }),
-            None => Err(UnitError::UnknownUnit { known: self.known }),
+            None => {
+                let mut aliases = self.aliases.iter().map(|(name, _)| *name);
+                match aliases.find(|name| name.strip_suffix("/s") == Some(unit)) {
+                    Some(per_second) => Err(UnitError::NotARate { per_second }),
+                    None => Err(UnitError::UnknownUnit { known: self.known }),
+                }
+            }
         }
     }
 
@@ -318,7 +330,9 @@ mod tests {
         let rate = "20".parse::<BitRate>().unwrap_err();
         assert_eq!(rate, UnitError::NoUnit { example: "20Mbit" });
         // An amount and not a rate; letters that are bits to some and bytes to others.
-        for text in ["20MB", "20Mb", "20Mb/s", "20mbit", "20M/s", "20 M B/s"] {
+        let rate = "20MB".parse::<BitRate>().unwrap_err();
+        assert_eq!(rate, UnitError::NotARate { per_second: "MB/s" });
+        for text in ["20Mb", "20Mb/s", "20mbit", "20M/s", "20 M B/s"] {
             let error = text.parse::<BitRate>().unwrap_err();
             assert!(matches!(error, UnitError::UnknownUnit { .. }), "{text}");
         }

@@ -28,9 +28,9 @@ pub enum StoreError {
     },
     /// Another process owns the store.
     #[error(
-        "cannot open store \"{}\": it is in use{} (stop it first; a near end can read the store with --store-also)",
+        "cannot open store \"{}\": {} uses this store (stop that process first)",
         path.display(),
-        owner.map_or_else(|| " by another process".to_owned(), |pid| format!(" by process {pid}"))
+        owner.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
     )]
     InUse {
         /// The store.
@@ -58,7 +58,11 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The folder holds no store, and none was to be made.
-    #[error("\"{}\" does not contain a store", path.display())]
+    #[error(
+        "\"{}\" does not {}",
+        path.display(),
+        if path.exists() { "contain a store" } else { "exist" }
+    )]
     NoStore {
         /// The folder.
         path: PathBuf,
@@ -89,10 +93,10 @@ pub enum StoreError {
     },
     /// The store was cut into chunks in another way, so that no new chunk would meet an old one.
     #[error(
-        "store \"{}\" was made with {}, not with {} (pass its own options, or name another directory)",
+        "store \"{}\" was made with {ours}, not with {} (give {ours}, or another directory)",
         path.display(),
-        stored.options_unlike(*asked),
-        asked.options_unlike(*stored)
+        asked.options_unlike(*stored),
+        ours = stored.options_unlike(*asked)
     )]
     OtherChunking {
         /// The store.

@@ -4,11 +4,9 @@ use std::mem;
 
 use serde::Serialize;
 
-use crate::{
-    ReadOnlyStore, StoreError, history::History, index::ChunkAt, layout::index_file::BLOCK_RECORDS,
-};
+use crate::{ReadOnlyStore, history::History, index::ChunkAt, layout::index_file::BLOCK_RECORDS};
 
-/// Segments of which it is told why they cannot be read; the rest is counted.
+/// Segments of which it is told what is damaged or cannot be read; the rest is counted.
 const TOLD_MAX: usize = 100;
 
 /// How far verifying has come.
@@ -37,7 +35,7 @@ pub struct VerifyReport {
     /// Blocks of records, pieces of recipes and lists of others' files that are damaged, or cannot
     /// be read.
     pub damaged_metadata: u64,
-    /// What the disk said of segments that it could not read; no more than a few.
+    /// What is damaged of segments, or what the disk said of those that it could not read; no more than a few.
     pub told: Vec<String>,
 }
 
@@ -78,11 +76,13 @@ fn verify_segment(
     progress: &mut dyn FnMut(&VerifyProgress),
 ) {
     let records = history.segment(segment).records;
+    let damaged = |report: &VerifyReport| report.damaged_chunks + report.damaged_metadata;
+    let damaged_before = damaged(report);
     let mut is_told = false;
-    let mut tell = |report: &mut VerifyReport, error: StoreError| {
+    let mut tell = |report: &mut VerifyReport, error: String| {
         // One error per segment: the others say the same.
         if !mem::replace(&mut is_told, true) && report.told.len() < TOLD_MAX {
-            report.told.push(error.to_string());
+            report.told.push(error);
         }
     };
     let mut record = 0;
@@ -94,7 +94,7 @@ fn verify_segment(
             Ok(None) => continue,
             Err(error) => {
                 report.damaged_metadata += 1;
-                tell(report, error);
+                tell(report, error.to_string());
                 record = record.next_multiple_of(BLOCK_RECORDS as u32);
                 continue;
             }
@@ -113,9 +113,13 @@ fn verify_segment(
             Ok(None) => report.damaged_chunks += 1,
             Err(error) => {
                 report.damaged_chunks += 1;
-                tell(report, error);
+                tell(report, error.to_string());
             }
         }
         progress(so_far);
+    }
+    if history.segment(segment).is_damaged || damaged(report) > damaged_before {
+        let files = history.folder.path().join(format!("{segment:08x}.*"));
+        tell(report, format!("damaged data in \"{}\"", files.display()));
     }
 }

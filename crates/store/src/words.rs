@@ -111,11 +111,15 @@ pub struct Chunking {
 impl Chunking {
     /// Its options that have other values in `other`.
     pub(crate) fn options_unlike(self, other: Self) -> String {
+        let size = |bytes: u64| match bytes % 1024 {
+            0 => format!("{}KiB", bytes / 1024),
+            _ => format!("{bytes}B"),
+        };
         let options = |of: Self| {
             [
-                format!("--chunk-size {}", 1_u64 << of.mask_bits),
-                format!("--chunk-min {}", of.bounds.bytes_min()),
-                format!("--chunk-max {}", of.bounds.bytes_max()),
+                format!("--chunk-size {}", size(1_u64 << of.mask_bits)),
+                format!("--chunk-min {}", size(of.bounds.bytes_min())),
+                format!("--chunk-max {}", size(of.bounds.bytes_max())),
                 format!("--chunk-hash {}", of.hasher),
             ]
         };

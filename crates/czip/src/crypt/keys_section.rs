@@ -44,7 +44,7 @@ pub enum UnwrapError {
     #[error("the keys are encrypted with a passphrase, which archives do not allow")]
     Passphrase,
     /// None of the identities is a recipient's.
-    #[error("none of the identities is a recipient of the archive")]
+    #[error("none of the given private keys opens this archive")]
     NotARecipient,
     /// An ssh key's passphrase was not given.
     #[error("the passphrase of \"{file}\" is needed, but was not given")]

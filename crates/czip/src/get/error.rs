@@ -58,9 +58,7 @@ pub enum GetError {
     #[error(transparent)]
     Archive(ReadError),
     /// A chunk is not what its name says, although its frame has the right digest.
-    #[error(
-        "the archive is damaged or hostile: chunk {chunk} of the {stream} does not match its name"
-    )]
+    #[error("the archive is invalid: chunk {chunk} of the {stream} does not match its name")]
     Chunk {
         /// Of which stream.
         stream: Stream,
@@ -94,8 +92,8 @@ pub enum GetError {
         /// What it links to, as it says.
         to: PathBuf,
     },
-    /// A file beside the output cannot be read or written.
-    #[error("cannot access \"{}\": {error}{}", .path.display(), advice(.error))]
+    /// The output, a file beside it or the cache cannot be read or written.
+    #[error("cannot write \"{}\": {error}{}", .path.display(), advice(.error))]
     Local {
         /// Which.
         path: PathBuf,
@@ -153,9 +151,7 @@ impl GetError {
 /// What to do about an error of the system.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " (free some space, and run the same command to resume)"
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => " (free some space)",
         _ => "",
     }
 }

@@ -31,11 +31,8 @@ pub(super) fn check_distinct(
 ) -> Result<(), ConfigError> {
     for (index, (spec, address)) in listeners.iter().enumerate() {
         let overlaps = |(_, other): &&Listener| overlap(*address, *other);
-        if let Some((_, other)) = listeners[..index].iter().find(overlaps) {
-            let reason = match other == address {
-                true => format!("two listeners at {address}"),
-                false => format!("overlaps the listener at {other}"),
-            };
+        if let Some((first, other)) = listeners[..index].iter().find(overlaps) {
+            let reason = format!("{} already listens at {other}", first.flag());
             let same_option = |(other, _): &&Listener| other.key == spec.key;
             let nth = listeners[..index].iter().filter(same_option).count();
             return Err(settings.wrong_nth(spec, nth, reason));

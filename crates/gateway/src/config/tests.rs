@@ -336,6 +336,16 @@ fn a_rate_that_pings_may_need_is_a_warning() {
 }
 
 #[test]
+fn more_memory_than_the_machine_has_is_a_warning() {
+    let fixture = Fixture::new();
+    let warned = |memory: &str| fixture.far(&["--memory", memory]).unwrap().warnings();
+    assert_eq!(warned("40MiB"), [""; 0]);
+    let warnings = warned("9000TB");
+    let part = "--memory 9000TB is more than";
+    assert!(warnings[0].starts_with(part), "{warnings:?}");
+}
+
+#[test]
 fn each_bad_value_names_its_flag() {
     let fixture = Fixture::new();
     let table = fixture.write("table", "1 2 300");
@@ -402,9 +412,12 @@ fn what_a_store_cannot_be_is_said() {
     );
     for (flags, part) in [
         (&["--realm", "b"][..], "needs --store"),
-        (&["--store", ""], "path of a directory"),
-        (&["--store", "a", "--store-also", ""], "path of a directory"),
-        (&["--store", "a", "--realm", ""], "not be empty"),
+        (&["--store", ""], "--store is empty"),
+        (
+            &["--store", "a", "--store-also", ""],
+            "--store-also is empty",
+        ),
+        (&["--store", "a", "--realm", ""], "--realm is empty"),
         (&["--store", "a", "--realm", "a\tb"], "control characters"),
         (&["--store", "a", "--store-size", "1MB"], "16MiB or more"),
         (&["--store", "a", "--chunk-size", "3KiB"], "power of two"),

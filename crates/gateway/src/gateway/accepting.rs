@@ -3,7 +3,7 @@
 use std::{mem::discriminant, net::SocketAddr, sync::Arc, time::Duration};
 
 use refrain_admission::Visit;
-use refrain_proto::{Fault, LaneFault, hello::Hello, link::LaneRefused, planted::Bug};
+use refrain_proto::{Fault, LaneFault, LinkFault, hello::Hello, link::LaneRefused, planted::Bug};
 use tokio::{
     net::{TcpListener, TcpStream},
     time::{Instant, sleep, timeout},
@@ -250,8 +250,13 @@ impl BegunLane {
             }
         };
         peer.remember_effort(link);
+        // A reload may have given it another name.
+        let label = peer.label();
         match end {
-            LaneEnd::Io(_) | LaneEnd::Lane(LaneFault::Spare) => {
+            // That a key was removed is logged once, with its peer's name.
+            LaneEnd::Io(_)
+            | LaneEnd::Lane(LaneFault::Spare)
+            | LaneEnd::Link(LinkFault::Revoked) => {
                 tracing::debug!(peer = %label, %address, lane = id.0, "a lane ended: {end}")
             }
             LaneEnd::Damaged(_) => {

@@ -182,9 +182,9 @@ fn likely_reason(line: &str, reason: PublicKeyError) -> PublicKeyError {
     }
 }
 
-/// What a value is that is neither a public key nor a file, nor a name and one of these. A key may have been copied in
-/// part.
-pub(super) fn kind_of(value: &str) -> String {
+/// What is wrong with a value that is neither a public key nor a file, nor a name and one of these. A key may have been
+/// copied in part.
+pub(super) fn neither_key_nor_file(value: &str) -> String {
     let key = match value.split_once('=') {
         Some((_, key)) if !key.is_empty() => key,
         _ => value,
@@ -194,10 +194,10 @@ pub(super) fn kind_of(value: &str) -> String {
         key.len() != PUBLIC_KEY_CHARS && key.len().abs_diff(PUBLIC_KEY_CHARS) <= PART_CHARS;
     match is_near && !key.starts_with('/') && key.chars().all(is_base64) {
         true => format!(
-            "a key of {} characters instead of {PUBLIC_KEY_CHARS}",
+            "\"{value}\" is a key of {} characters instead of {PUBLIC_KEY_CHARS}",
             key.len()
         ),
-        false => "neither a public key nor an existing file".to_owned(),
+        false => format!("no such file: \"{key}\""),
     }
 }
 
@@ -362,7 +362,8 @@ mod tests {
         assert!(matches!(error, KeyError::NeitherKeyNorFile(_)));
         let part = "A".repeat(43);
         for (value, kind) in [
-            ("no/such/file", "nor an existing file: give --peer-key"),
+            ("no/such/file", "no such file: \"no/such/file\""),
+            ("office=no/such/file", "no such file: \"no/such/file\""),
             (part.as_str(), "a key of 43 characters instead of 44"),
             (format!("office={part}").as_str(), "a key of 43 characters"),
         ] {

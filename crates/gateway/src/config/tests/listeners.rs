@@ -10,7 +10,7 @@ fn an_address_is_listened_on_once() {
     let error = fixture.far_fault(&[forward, admin].concat());
     assert_eq!(
         error,
-        "--admin \"127.0.0.1:9000\": two listeners at 127.0.0.1:9000"
+        "--admin \"127.0.0.1:9000\": --forward already listens at 127.0.0.1:9000"
     );
     let socks = ["--socks5", "127.0.0.1:9000"];
     let error = fixture.near(&[forward, socks].concat()).unwrap_err();
@@ -36,7 +36,7 @@ fn an_address_is_listened_on_once() {
             Err(error) => {
                 assert!(!distinct, "{one} {other}");
                 let error = error.to_string();
-                assert!(error.contains("overlaps the listener at "), "{error}");
+                assert!(error.contains("--socks5 already listens at "), "{error}");
             }
         }
     }
@@ -66,7 +66,10 @@ fn a_far_end_listens_on_all_addresses_unless_told_otherwise() {
     let error = listen(&["--listen", "7001,*:7001"])
         .unwrap_err()
         .to_string();
-    assert!(error.contains("two listeners at [::]:7001"), "{error}");
+    let taken = "--listen already listens at [::]:7001";
+    assert!(error.contains(taken), "{error}");
+    let error = listen(&["--listen", "far"]).unwrap_err().to_string();
+    assert!(error.contains("or * for all addresses"), "{error}");
 }
 
 #[test]
@@ -133,7 +136,10 @@ fn all_listeners_take_the_same_spellings_and_have_the_same_error() {
     ] {
         for config in listeners(text) {
             let error = config.unwrap_err().to_string();
-            assert!(error.contains(&address::ListenError.to_string()), "{error}");
+            assert!(
+                error.contains(&address::ListenError::NeedsPort.to_string()),
+                "{error}"
+            );
         }
     }
 }
@@ -189,7 +195,7 @@ fn a_forward_is_written_as_ssh_has_it_or_with_an_equals_sign() {
     ] {
         let error = fixture.near(&["--forward", text]).unwrap_err().to_string();
         let start = match text {
-            "" => "--forward is empty: ".to_owned(),
+            "" => "--forward is empty".to_owned(),
             _ => format!("--forward \"{text}\": "),
         };
         assert!(error.starts_with(&start), "{error}");
@@ -264,7 +270,7 @@ fn a_listener_that_others_can_reach_says_who_may_use_it() {
     ];
     let error = fixture.far_fault(&several);
     assert!(
-        error.starts_with("--forward \"81:b:80\": two listeners"),
+        error.starts_with("--forward \"81:b:80\": --forward already listens at "),
         "{error}"
     );
     // The far end's forwards as well; its lanes prove keys.

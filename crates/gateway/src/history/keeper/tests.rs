@@ -198,7 +198,7 @@ fn what_somebody_has_to_see_to_is_refused_and_damage_is_not() {
     let refused = |options: &HistoryOptions| open(options).err().map(|error| error.to_string());
     let keeper = open(&good).expect("a store");
     let in_use = refused(&good).expect("another has it");
-    assert!(in_use.contains("in use"), "{in_use}");
+    assert!(in_use.contains("uses this store"), "{in_use}");
     drop(keeper);
     let coarse = HistoryOptions {
         mask: PackMask::with_bits(14).expect("valid"),
