@@ -15,6 +15,7 @@ use hyper::{Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use refrain_gateway::{
     address::parse_admin,
+    config::AdminToken,
     local_socket,
     status::{Peer, Status},
     target::{Target, TargetError},
@@ -182,7 +183,10 @@ pub(crate) fn read_token(path: &Path) -> anyhow::Result<String> {
     let file = File::open(path).with_context(|| cannot_open(path))?;
     let token = text_file::read(file, TOKEN_FILE_BYTES_MAX, "larger than 64 KiB");
     let token = token.with_context(|| cannot_open(path))?;
-    Ok(token.trim().to_owned())
+    let token = token.trim();
+    let checked = token.parse::<AdminToken>();
+    checked.with_context(|| format!("\"{}\" has no admin token", path.display()))?;
+    Ok(token.to_owned())
 }
 
 /// Asks one gateway for its status.

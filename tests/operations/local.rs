@@ -146,6 +146,9 @@ fn a_check_asks_an_admin_listener_with_its_token() {
     let admin = near.admin.to_string();
     let check = ["check", "--admin", &admin];
     assert!(fails(&site, &check, 1).contains("needs its admin token"));
+    let other = site.write("other", "a file\nof several lines\n");
+    let with_other = [&check[..], &["--admin-token-file", &other]].concat();
+    assert!(fails(&site, &with_other, 1).contains("has no admin token"));
     let with_token = [&check[..], &["--admin-token-file", &token]].concat();
     let error = fails(&site, &with_token, 1);
     assert!(error.contains("is down: cannot connect"), "{error}");

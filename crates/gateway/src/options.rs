@@ -366,7 +366,8 @@ options! {
             "Serve /healthz, /metrics and the data of `refrain status` at this address, on loopback unless a \
              host is given. An address other than loopback needs a token.")
             .brief("Serve status and metrics")
-            .in_check("Ask the near end at this admin listener or local socket about its link");
+            .in_check("Ask the near end at this admin listener or local socket about its link. Not used with the options of a \
+             pair");
     }
     Access {
         ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
@@ -374,7 +375,8 @@ options! {
             "Let this end connect to this target for its peer. HOST is a name, `*.suffix`, `*`, an address, or a \
              range such as 10.0.0.0/8 or [fd00::/8]. PORT is a number, a range such as 8000-8099, or `*`. \
              Addresses and ranges are compared with the resolved address. A name allows any address that it \
-             resolves to. Reloaded on SIGHUP.").repeats().reloads(BOTH)
+             resolves to. Rules replace the default: to keep the services of a far end's own machine, also allow \
+             `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Let the peer reach this target from this end");
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),
@@ -415,7 +417,8 @@ options! {
         EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
             "Send the data of these targets unchanged: not searched for repeats, not cached, not compressed. \
              Targets are written as in `allow`. A rule of the end that opens a flow covers all data of the flow. \
-             A rule of the end that connects to the target covers only the data that follows the connection. \
+             A rule only at the end that connects to the target does not cover the data that the other end sends \
+             before the target is connected, such as a first request. For secrets, set the rule at both ends. \
              Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Send this target's data unchanged");
     }
