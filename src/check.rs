@@ -13,6 +13,7 @@ use refrain_gateway::{
     options::Role,
     status::Peer,
     target::Target,
+    units::three_digits,
 };
 
 use crate::{
@@ -206,12 +207,7 @@ fn rate(mbit_per_s: f64) -> String {
         true => (mbit_per_s, "Mbit/s"),
         false => (mbit_per_s / 1000.0, "Gbit/s"),
     };
-    let decimals = match rate {
-        _ if rate < 9.995 => 2,
-        _ if rate < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{rate:10.decimals$} {unit}")
+    format!("{:>10} {unit}", three_digits(rate))
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ impl FormatError {
     }
 }
 
-/// What is wrong with an archive in which this ends too early.
+/// How an archive is described in which this ends too early.
 fn truncated(portion: Portion) -> String {
     match portion {
         Portion::File => "truncated: data is missing".to_owned(),

@@ -26,6 +26,8 @@ pub struct OptionSpec {
     brief: &'static str,
     /// Its help in `refrain check`, where that is another one.
     in_check: Option<&'static str>,
+    /// The placeholder of its value there, where that is another one.
+    value_in_check: Option<&'static str>,
     /// The heading that it is under.
     pub group: Group,
     /// Its key before version 0.2, which is still taken and shown nowhere.
@@ -140,6 +142,7 @@ impl OptionSpec {
             help,
             brief: "",
             in_check: None,
+            value_in_check: None,
             group: Group::Expert,
             old_key: None,
             repeats: false,
@@ -158,6 +161,11 @@ impl OptionSpec {
 
     const fn in_check(mut self, help: &'static str) -> OptionSpec {
         self.in_check = Some(help);
+        self
+    }
+
+    const fn value_in_check(mut self, value: &'static str) -> OptionSpec {
+        self.value_in_check = Some(value);
         self
     }
 
@@ -230,11 +238,7 @@ impl OptionSpec {
             .aliases(self.old_key.map(long))
             .env(self.environment())
             .hide_env(true)
-            .value_name(match (self.key, in_check) {
-                // It also names a local socket there.
-                ("admin", Some(_)) => "[HOST:]PORT|SOCKET",
-                _ => self.value,
-            })
+            .value_name(in_check.and(self.value_in_check).unwrap_or(self.value))
             .help_heading(self.group.heading())
             .hide(!self.roles.contains(&role) && in_check.is_none())
             .hide_short_help(self.brief.is_empty())
@@ -366,8 +370,9 @@ options! {
             "Serve /healthz, /metrics and the data of `refrain status` at this address, on loopback unless a \
              host is given. An address other than loopback needs a token.")
             .brief("Serve status and metrics")
-            .in_check("Ask the near end at this admin listener or local socket about its link. Not used with the options of a \
-             pair");
+            .in_check("Ask the near end at this admin listener or local socket about its link. Not used with \
+             the options of a pair")
+            .value_in_check("[HOST:]PORT|SOCKET");
     }
     Access {
         ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",

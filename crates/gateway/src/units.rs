@@ -251,10 +251,18 @@ pub fn decimal_bytes(bytes: u64) -> String {
     }
     match unit {
         0 => format!("{bytes} B"),
-        _ if value < 9.995 => format!("{value:.2} {}", UNITS[unit]),
-        _ if value < 99.95 => format!("{value:.1} {}", UNITS[unit]),
-        _ => format!("{value:.0} {}", UNITS[unit]),
+        _ => format!("{} {}", three_digits(value), UNITS[unit]),
     }
+}
+
+/// A value of less than 1000 with three digits: "1.25", "43.7", "123".
+pub fn three_digits(value: f64) -> String {
+    let decimals = match value {
+        _ if value < 9.995 => 2,
+        _ if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
 }
 
 #[cfg(test)]

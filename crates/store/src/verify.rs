@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{ReadOnlyStore, history::History, index::ChunkAt, layout::index_file::BLOCK_RECORDS};
 
-/// Segments of which it is told what is damaged or cannot be read; the rest is counted.
+/// At most so many segments are named with their damage; the rest is counted.
 const TOLD_MAX: usize = 100;
 
 /// How far verifying has come.

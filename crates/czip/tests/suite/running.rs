@@ -1,13 +1,15 @@
 //! What serves, in a thread of its own until it is told to stop, or dropped.
 
 use std::{
+    future::pending,
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread::{JoinHandle, panicking, spawn},
 };
 
+use refrain_czip::serve::Server;
 use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
 
 /// Done when the server is to stop.
@@ -48,6 +50,11 @@ impl Running {
             stop: Some(stop),
             thread: Some(thread),
         }
+    }
+
+    /// Runs a server of archives.
+    pub(super) fn of(server: Arc<Server>) -> Self {
+        Self::start(async move |listener, stopped| server.run(listener, stopped, pending()).await)
     }
 
     /// Tells it to stop, and does not wait for it.

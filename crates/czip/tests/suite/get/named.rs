@@ -104,10 +104,7 @@ impl Serving {
         let folder = Place::new();
         let server = ChunkServer::new(folder.0.path(), ServeOptions::default());
         let server = Arc::new(server.expect("a folder"));
-        let serving = server.clone();
-        let running = Running::start(async move |listener, stopped| {
-            serving.run(listener, stopped, std::future::pending()).await
-        });
+        let running = Running::of(server.clone());
         Self {
             folder,
             address: running.address,

@@ -31,10 +31,7 @@ impl World {
         let folder = TempDir::new().expect("a temporary folder");
         let server = Server::new(folder.path(), options).expect("a folder");
         let server = Arc::new(server);
-        let serving = server.clone();
-        let running = Running::start(async move |listener, stopped| {
-            serving.run(listener, stopped, std::future::pending()).await
-        });
+        let running = Running::of(server.clone());
         Self {
             folder,
             address: running.address,
