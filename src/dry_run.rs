@@ -14,6 +14,7 @@ use refrain_gateway::{
     history::History,
     memory::MemoryBudget,
     options::{OptionSpec, Role},
+    target::Host,
 };
 
 use refrain_store::{DiskStore, StoreError};
@@ -143,7 +144,13 @@ fn common(
             Some(peer) => peers.label(&peer),
         };
         let target = way_in.target.as_ref();
-        let leads = target.map(|target| format!(" to {target} through {behind}"));
+        let leads = target.map(|target| {
+            let resolver = match target.host {
+                Host::Domain(_) => ", which resolves the name",
+                _ => "",
+            };
+            format!(" to {target} through {behind}{resolver}")
+        });
         let (listen, access) = (listener(way_in.listen), config.access.describe(way_in));
         let leads = leads.unwrap_or_default();
         line(way_in.option.key, format!("{listen}{leads}, {access}"))?;

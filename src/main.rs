@@ -285,15 +285,18 @@ fn warn_of_unread_variables(role: Role) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use anyhow::anyhow;
     use clap::CommandFactory;
-    use refrain_gateway::options::OPTIONS;
+    use refrain_gateway::options::{ONLY_FLAGS, OPTIONS};
 
     use super::{Arguments, in_words, io, with_output_named};
 
     #[test]
-    fn help_names_the_flags_that_are_no_options() {
+    fn help_and_errors_know_the_flags_that_are_no_options() {
         let program = Arguments::command();
+        let mut all = BTreeSet::new();
         for name in ["near", "far", "check"] {
             let command = program.find_subcommand(name).expect("a command");
             let help = command.get_after_long_help().expect("a text").to_string();
@@ -311,7 +314,10 @@ mod tests {
             others.sort();
             named.sort();
             assert_eq!(named, others, "{name}");
+            all.extend(others);
         }
+        let known = ONLY_FLAGS.map(|key| format!("--{}", key.replace('_', "-")));
+        assert_eq!(all, BTreeSet::from(known));
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
         &site.far_key,
         &format!("bonn, {}\n", site.near_label()),
         &format!("office, key:{}\n", &office[..12]),
-        "127.0.0.1:1 to intranet:80 through bonn",
+        "127.0.0.1:1 to intranet:80 through bonn, which resolves the name, open to ",
         &format!("{}, without a token", far.admin),
         "10.20.0.0/16:80",
         "1.07 GB",

@@ -144,10 +144,11 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         },
     );
     bar.finish_and_clear();
-    // What another get has there is not of this one. What came of a damaged archive cannot be resumed.
-    let is_resumable = got
+    // What another get has there is not of this one. The error of a damaged archive has advice of its own.
+    let is_reported = got
         .as_ref()
         .is_err_and(|error| !matches!(error, GetError::Busy { .. }) && !error.is_damage());
+    let may_pass = got.as_ref().is_err_and(GetError::may_pass);
     let got = interrupt.or(got.map_err(|error| match error {
         GetError::Remote(error) => open::failed(error),
         error @ (GetError::Archive(_) | GetError::Chunk { .. }) => {
@@ -160,8 +161,8 @@ pub(super) fn run(arguments: &GetArguments) -> anyhow::Result<()> {
         }
         error => error.into(),
     }));
-    let report = got.map_err(|error| match is_resumable {
-        true => leftover.add_to(error),
+    let report = got.map_err(|error| match is_reported {
+        true => leftover.add_to(error, may_pass),
         false => error,
     })?;
     tell_of(&report);
@@ -231,14 +232,20 @@ impl Leftover {
         }
     }
 
-    /// A line about it and how to continue, the first time.
-    fn text(&self) -> Option<String> {
+    /// A line about it, the first time, and how to continue, if the same get may succeed later.
+    fn text(&self, may_pass: bool) -> Option<String> {
+        let how_to_continue = match may_pass {
+            true => {
+                " To continue the download, run the same command again (a server without Range requests sends \
+                 everything again)."
+            }
+            false => "",
+        };
         let mut text = None;
         self.reported.call_once(|| {
             text = partial(&self.output).map(|left| {
                 format!(
-                    "{} keeps downloaded data ({} on disk). To continue the download, run the same command again \
-                     (a server without Range requests sends everything again). To remove it: rm -r {}",
+                    "{} keeps downloaded data ({} on disk).{how_to_continue} To remove it: rm -r {}",
                     printable_path(&left.path),
                     bytes(left.bytes),
                     shell_word(&left.path)
@@ -249,14 +256,14 @@ impl Leftover {
     }
 
     fn report(&self) {
-        if let Some(text) = self.text() {
+        if let Some(text) = self.text(true) {
             warn(text);
         }
     }
 
     /// `error`, with a line about it after the cause.
-    fn add_to(&self, error: anyhow::Error) -> anyhow::Error {
-        match self.text() {
+    fn add_to(&self, error: anyhow::Error, may_pass: bool) -> anyhow::Error {
+        match self.text(may_pass) {
             Some(text) => {
                 let cause = in_words(&error);
                 error.context(format!("{cause}\n{text}"))

@@ -150,7 +150,7 @@ fn the_gateways_own_key_as_its_peers() {
         let own = [&["--peer-key", &site.far_key], mode].concat();
         let (code, error) = far_fails(&site, &own);
         assert_eq!(code, 2);
-        assert!(error.contains("this gateway's own key"), "{error}");
+        assert!(error.contains("this end's own --key"), "{error}");
     }
 }
 

@@ -436,6 +436,23 @@ fn what_a_get_leaves_is_reported_with_what_resumes_and_removes_it() {
 }
 
 #[test]
+fn a_get_with_another_address_is_not_advised_to_run_again() {
+    let world = World::new();
+    let server = Server::start(archive(&world, &noise(1, 4 << 20)), 2 << 20);
+    let (_, error) = world.fails(&["get", &server.url(), "-o", "out", "--timeout", "200ms"]);
+    assert!(error.contains("run the same command again"), "{error}");
+    let (_serving, _log, url) = serve(&world, ".", &[]);
+    for (path, reason) in [("none", "status 404"), ("content", "is not a CZIP archive")] {
+        let (code, error) = world.fails(&["get", &format!("{url}/{path}"), "-o", "out"]);
+        assert_eq!(code, Some(1));
+        assert!(error.contains(reason), "{error}");
+        assert!(error.contains("out.part keeps "), "{error}");
+        assert!(!error.contains("same command"), "{error}");
+        assert!(error.ends_with("rm -r out.part\n"), "{error}");
+    }
+}
+
+#[test]
 fn a_get_of_a_damaged_archive_is_not_to_be_resumed() {
     let world = World::new();
     let mut archive = archive(&world, &noise(1, 1 << 20));

@@ -153,7 +153,7 @@ violations! {
     Number: "a number has more than 64 bits, or redundant bytes",
     BytesBehindEnd: "an item has extra bytes after its end",
     FirstHeaderIsLast: "its first header is marked as the last",
-    HeaderLength: "its header does not have the 256 bytes of version 1",
+    HeaderLength: "its header has an unknown length (headers of version 1 have 256 bytes)",
     HeaderFields: "its header contradicts itself, or a byte that must be 0 is not",
     LongestChunk: "its longest chunk is empty, or longer than a frame",
     AverageChunk: "its average chunk is not between its shortest and its longest",

@@ -207,11 +207,12 @@ impl Header {
         if version != VERSION {
             return Err(FormatError::Version { version });
         }
-        if usize::from(u16_at(bytes, 10)) != limits::HEADER_BYTES {
-            return Err(FormatError::Invalid(Violation::HeaderLength));
-        }
         if digest::<16>(&bytes[..COVERED_BYTES]) != bytes[COVERED_BYTES..] {
             return Err(FormatError::Digest(Portion::Header));
+        }
+        // After the digest, which tells a damaged length from an unknown one.
+        if usize::from(u16_at(bytes, 10)) != limits::HEADER_BYTES {
+            return Err(FormatError::Invalid(Violation::HeaderLength));
         }
         let flags = u32_at(bytes, 12);
         let unknown = flags & !ALL_FLAGS;

@@ -130,7 +130,10 @@ pub(crate) fn parse_client(text: &str) -> Result<IpNet, RuleError> {
     let bare = bracketed.unwrap_or(text);
     match bare.parse::<IpAddr>() {
         Ok(address) => Ok(address.to_canonical().into()),
-        Err(_) => parse_bare_net(bare),
+        Err(_) => parse_bare_net(bare).map_err(|error| match error {
+            RuleError::BadNet => RuleError::BadClients,
+            error => error,
+        }),
     }
 }
 
@@ -194,6 +197,7 @@ mod tests {
         ] {
             assert!(parse_client(text).is_err(), "{text:?}");
         }
+        assert_eq!(parse_client("10.0.0"), Err(RuleError::BadClients));
         let error = parse_client("10.0.0.1/8").unwrap_err().to_string();
         assert!(error.contains("10.0.0.0/8"), "{error}");
     }

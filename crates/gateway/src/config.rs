@@ -399,7 +399,8 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
         let keys = PeerKeys::load(&[value])?;
         match keys.contains(&own.public()) {
             true => Err(BoxedError::from(
-                "that is this gateway's own key (`refrain keygen` at the peer prints the peer's key)",
+                "has the public key of this end's own --key, but the peer's public key is needed (at the peer, \
+                 `refrain keygen --show FILE` prints it)",
             )),
             false => Ok(keys.iter().collect::<Vec<_>>()),
         }

@@ -287,10 +287,14 @@ pub(crate) fn ways_in() -> impl Iterator<Item = &'static OptionSpec> {
     options.filter(|spec| spec.entrance.is_some())
 }
 
+/// The flags of these programs that neither a file nor a variable sets, written as keys.
+pub const ONLY_FLAGS: [&str; 5] = ["dry_run", "json", "json_log", "require_peer", "wait"];
+
 /// The flag that `key` would be the key of, if neither a file nor a variable sets it.
 pub(crate) fn only_flag(key: &str) -> Option<String> {
-    const FLAGS: [&str; 5] = ["dry_run", "json", "json_log", "require_peer", "wait"];
-    FLAGS.contains(&key).then(|| format!("--{}", long(key)))
+    ONLY_FLAGS
+        .contains(&key)
+        .then(|| format!("--{}", long(key)))
 }
 
 /// The environment variable of a key.
@@ -377,10 +381,11 @@ options! {
     Access {
         ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
             Described("loopback only at the far end, nothing at the near end"),
-            "Let this end connect to this target for its peer. HOST is a name, `*.suffix`, `*`, an address, or a \
-             range such as 10.0.0.0/8 or [fd00::/8]. PORT is a number, a range such as 8000-8099, or `*`. \
-             Addresses and ranges are compared with the resolved address. A name allows any address that it \
-             resolves to. Rules replace the default: to keep the services of a far end's own machine, also allow \
+            "Let this end connect to this target for its peer, such as intranet:443, 10.0.0.0/8:80 or \
+             [fd00::/8]:8000-8099. HOST is a name, `*.suffix`, `*`, an address or a range of addresses. An IPv6 \
+             address or range is in brackets. PORT is required: a number, a range, or `*` for all ports. Addresses \
+             and ranges are compared with the resolved address. A name allows any address that it resolves to. \
+             Rules replace the default: to keep the services of a far end's own machine, also allow \
              `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Let the peer reach this target from this end");
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",

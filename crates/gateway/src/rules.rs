@@ -158,8 +158,11 @@ pub enum RuleError {
     #[error("the port must be a number from 1 to 65535, a range such as 8000-8099, or *")]
     BadPorts,
     /// Something with a slash that is no CIDR range.
-    #[error("not an address or a range of addresses, such as 10.0.0.0/8 or [fd00::/8]")]
+    #[error("not an address or a range of addresses, such as 10.0.0.0/8:443 or [fd00::/8]:443")]
     BadNet,
+    /// The same of clients, which have no port, and so need no brackets.
+    #[error("not an address or a range of addresses, such as 10.0.0.0/8 or fd00::/8")]
+    BadClients,
     /// A prefix that is longer than an address.
     #[error("the number after / must be at most {0}")]
     PrefixTooLong(u8),

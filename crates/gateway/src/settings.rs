@@ -537,11 +537,28 @@ fn scalar_text(
                 origin: origin.clone(),
                 text: None,
             },
-            reason: match spec.is_switch() {
-                true => format!("expected true or false, not {}", other.type_str()).into(),
-                false => format!("expected \"{}\", not {}", spec.value, other.type_str()).into(),
-            },
+            reason: format!("expected {}, not {}", expected(spec), found(other)).into(),
         }),
+    }
+}
+
+/// A value of an option, as an error names it.
+fn expected(spec: &OptionSpec) -> String {
+    match spec.value {
+        "" => "true or false".to_owned(),
+        "BYTES" | "COUNT" => "a whole number".to_owned(),
+        "RATE" | "SIZE" | "TIME" => format!("a {} in quotes", spec.value.to_lowercase()),
+        value => format!("a value in quotes ({value})"),
+    }
+}
+
+/// A value of the wrong type, in the same words.
+fn found(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::Array(_) => "an array".to_owned(),
+        // Decimal ones are of the right type.
+        DeValue::Integer(number) => format!("a number in base {}", number.radix()),
+        value => format!("a {}", value.type_str()),
     }
 }
 

@@ -488,6 +488,21 @@ impl RemoteError {
         }
     }
 
+    /// Whether the same request may succeed later.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::GaveUp { .. }
+            | Self::Slow { .. }
+            | Self::Changed { .. }
+            | Self::Thread { .. } => true,
+            // A name that was never found is more likely wrong than gone for a while.
+            Self::Connection { source, .. } => {
+                !matches!(**source, ConnectionError::NotFound { .. }) && source.is_transient(true)
+            }
+            error => error.is_transient(true),
+        }
+    }
+
     /// When the server wants to be asked again.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {

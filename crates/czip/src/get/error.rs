@@ -139,6 +139,17 @@ impl GetError {
         }
     }
 
+    /// Whether the same get may succeed later, with what it keeps: nothing is wrong with its arguments or the
+    /// archive.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Remote(error) => error.may_pass(),
+            Self::Local { .. } | Self::Io(_) | Self::Interrupted => true,
+            _ => false,
+        }
+    }
+
     /// What failed at the file or folder at `path`.
     pub(super) fn local(path: &Path, error: impl Into<io::Error>) -> Self {
         Self::Local {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -87,6 +88,12 @@ pub(crate) enum UserError {
     /// Two hashes for one user.
     #[error("a user name is given twice")]
     Twice,
+    /// There is no file of that name, which may be a user's.
+    #[error(
+        "cannot open \"{}\": no such file (give USER:HASH, as `htpasswd -nB USER` prints it, or a file of such lines)",
+        .0.display()
+    )]
+    NoFile(PathBuf),
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] KeyError),
@@ -236,7 +243,7 @@ fn add(hashes: &mut BTreeMap<String, PasswordHash>, text: &str) -> Result<(), Us
 
 /// A file has a user a line; `#` begins a comment.
 fn add_file(hashes: &mut BTreeMap<String, PasswordHash>, path: &Path) -> Result<(), UserError> {
-    read_secret_file(path, |text| {
+    let read: Result<(), UserError> = read_secret_file(path, |text| {
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -249,6 +256,14 @@ fn add_file(hashes: &mut BTreeMap<String, PasswordHash>, path: &Path) -> Result<
             })?;
         }
         Ok(())
+    });
+    read.map_err(|error| match error {
+        UserError::File(KeyError::Io { source, .. })
+            if source.kind() == io::ErrorKind::NotFound =>
+        {
+            UserError::NoFile(path.into())
+        }
+        error => error,
     })
 }
 
@@ -472,6 +487,7 @@ mod tests {
             ),
             (&["$6$salt$secret"], "expected USER:HASH"),
             (&["nowhere/users"], "cannot open \"nowhere/users\": "),
+            (&["alice"], "(give USER:HASH, "),
             (&["/dev"], "\"/dev\" is a directory"),
             (&[], "no user"),
         ] {

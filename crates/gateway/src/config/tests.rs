@@ -170,7 +170,7 @@ fn its_own_key_is_no_peers() {
     let peers = fixture.write("peers", &format!("{} near\n{own} far\n", fixture.peer));
     for value in [&own, &peers] {
         let fault = fixture.far_fault(&["--peer-key", value]);
-        let start = format!("--peer-key \"{value}\": that is this gateway's own key");
+        let start = format!("--peer-key \"{value}\": has the public key of this end's own --key, ");
         assert!(fault.starts_with(&start), "{fault}");
     }
     // The fixture's peer is the same end's key here.
@@ -179,7 +179,7 @@ fn its_own_key_is_no_peers() {
         ..fixture
     };
     let fault = fixture.near(&["--socks5", "127.0.0.1:0"]).unwrap_err();
-    assert!(fault.to_string().contains("own key"), "{fault}");
+    assert!(fault.to_string().contains("own --key"), "{fault}");
 }
 
 #[test]

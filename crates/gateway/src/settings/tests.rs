@@ -222,9 +222,34 @@ fn an_error_has_no_quotation_marks_around_others() {
 
 #[test]
 fn values_of_other_types_and_bad_syntax_name_their_line() {
-    assert!(fault("\ncache_size = true").starts_with("near.toml:2: cache_size: expected \"SIZE\""));
-    assert!(fault("cache_size = ['1MiB']").starts_with("near.toml:1: cache_size: expected"));
-    assert!(fault("allow = [\n'a:80',\n['b']]").starts_with("near.toml:3: allow: expected"));
+    for (text, expected) in [
+        (
+            "\ncache_size = true",
+            "2: cache_size: expected a size in quotes, not a boolean",
+        ),
+        (
+            "cache_size = ['1MiB']",
+            "1: cache_size: expected a size in quotes, not an array",
+        ),
+        (
+            "lanes = 4.5",
+            "1: lanes: expected a whole number, not a float",
+        ),
+        (
+            "lanes = 0x10",
+            "1: lanes: expected a whole number, not a number in base 16",
+        ),
+        (
+            "open_to_all = 0.0",
+            "1: open_to_all: expected true or false, not a float",
+        ),
+        (
+            "allow = [\n'a:80',\n['b']]",
+            "3: allow: expected a value in quotes (HOST:PORT), not an array",
+        ),
+    ] {
+        assert_eq!(fault(text), format!("near.toml:{expected}"));
+    }
     let twice = "near.toml:3: duplicate key \"lanes\" (it is in line 2 too)";
     assert_eq!(fault("# two\nlanes = 4\nlanes = 5"), twice);
     assert!(fault("lanes = 4\n\ncache = \n").starts_with("near.toml:3: "));

@@ -1,7 +1,7 @@
 //! Headers that are whole and say what cannot be.
 
 use refrain_czip_format::{
-    FormatError,
+    FormatError, Portion, Violation,
     header::{Encryption, Header, PlainSummary},
     limits,
 };
@@ -101,6 +101,23 @@ fn what_contradicts_itself_is_refused() {
         let error = parsed_encrypted(lie).expect_err(what).to_string();
         assert!(error.contains(what), "{what}: {error}");
     }
+}
+
+#[test]
+fn a_damaged_length_is_told_from_an_unknown_one() {
+    const LENGTH: usize = 10;
+    let parsed = |archive: &[u8]| {
+        let header = archive.first_chunk().expect("an archive has a header");
+        Header::parse_first(header).expect_err("another length")
+    };
+    for at in [LENGTH, LENGTH + 1] {
+        let mut damaged = lying(|_| ());
+        damaged[at] ^= 1;
+        assert_eq!(parsed(&damaged), FormatError::Digest(Portion::Header));
+    }
+    let unknown = lying(|draft| draft.header = vec![(LENGTH, vec![1])]);
+    let violation = FormatError::Invalid(Violation::HeaderLength);
+    assert_eq!(parsed(&unknown), violation);
 }
 
 #[test]
