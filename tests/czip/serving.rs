@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{
     World,
     common::{addresses::free_address, command::command, eventually},
+    noise,
 };
 
 /// A server, which does not outlive its test.
@@ -71,6 +72,33 @@ fn it_serves_logs_json_and_stops_when_told_to() {
     let told = Command::new("kill").args(["-TERM", &process]).status();
     assert!(told.expect("kill runs").success());
     assert!(serving.0.wait().expect("it ends").success());
+}
+
+#[test]
+fn damage_of_a_served_archive_is_found_by_its_url() {
+    let world = World::new();
+    let content = noise(1, 300_000);
+    world.write("file", &content);
+    world.run(&["create", "file", "-o", "file.czip", "--compress", "none"]);
+    std::fs::remove_file(world.path("file")).expect("it is there");
+    let (_serving, _log, url) = serve(&world, ".", &[]);
+    // From now on the server has the intact part in memory.
+    let mut answer = ureq::get(format!("{url}/file")).call().expect("an answer");
+    let body = answer.body_mut().read_to_vec().expect("a body");
+    assert!(body == content);
+    let url = format!("{url}/file.czip");
+    assert!(world.run(&["verify", &url]).starts_with(b"OK"));
+    let mut archive = std::fs::read(world.path("file.czip")).expect("made");
+    let middle = archive.len() / 2;
+    archive[middle] ^= 1;
+    world.write("file.czip", &archive);
+    let [by_url, of_file] = [&*url, "file.czip"].map(|archive| {
+        let verified = world.run_with(&["verify", archive, "--json"], b"");
+        assert_eq!(verified.status.code(), Some(1));
+        serde_json::from_slice::<Value>(&verified.stdout).expect("JSON")
+    });
+    assert_eq!(by_url["damaged_parts"], 1);
+    assert_eq!(by_url, of_file);
 }
 
 #[test]

@@ -2,16 +2,18 @@
 //! name.
 //!
 //! ```text
-//! request ─▶ answer ─▶ site: file, archive, content ─▶ plan of a span ─┐
-//!              └─▶ names: chunks                     ─▶ units ────────────┴▶ sending ─▶ body
-//!                                                                             │
-//!                                                                        chunk cache ◀─ disk
+//! request ─▶ answer ─▶ site: file ───────────────────────────────────────┐
+//!              │        └─▶ content of an archive ─▶ plan of a span ────────┤
+//!              └─▶ names: chunks                   ─▶ units ────────────────┴▶ sending ─▶ body
+//!                                                                              │
+//!                                                                         chunk cache ◀─ disk
 //! ```
 //!
-//! What is sent comes from one bounded cache, whatever file it was asked for by, so that the working
-//! set of overlapping files is the union of their chunks. A client is sent what it takes, and little
-//! more is read for it. Reading and decompressing happen in threads; what the cache has goes out
-//! without them, and without being copied.
+//! Content and chunks come from one bounded cache, whatever file they were asked for by, so that the
+//! working set of overlapping files is the union of their chunks. A client is sent what it takes, and
+//! little more is read for it. Reading and decompressing happen in threads; what the cache has goes out
+//! without them, and without being copied. Files, archives too, are sent as they are on the disk, damage
+//! included.
 //!
 //! Instead of a folder there may be an origin, any web server: [`proxy`].
 //!

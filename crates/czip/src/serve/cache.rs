@@ -19,7 +19,7 @@ use super::{
     ServeError,
     counters::Counters,
     opened::Opened,
-    plan::{FrameUnit, Key, Plan, Unit, View},
+    plan::{FrameUnit, Key, Plan, Unit},
 };
 use crate::{
     archive::{ReadError, Source},
@@ -102,9 +102,9 @@ impl ChunkCache {
     }
 
     /// The plan of an opening that `position` is in, if it is here.
-    pub(super) fn plan(&self, opened: &Opened, view: View, position: u64) -> Option<Arc<Plan>> {
+    pub(super) fn plan(&self, opened: &Opened, position: u64) -> Option<Arc<Plan>> {
         for begin in Plan::begins(opened, position) {
-            match self.hit(&Key::Plan(opened.id, view, begin))? {
+            match self.hit(&Key::Plan(opened.id, begin))? {
                 Value::Plan(plan) if plan.covers(position) => return Some(plan),
                 Value::Plan(_) => {}
                 Value::Bytes(_) => return None,
@@ -123,31 +123,29 @@ impl ChunkCache {
     pub(super) async fn load_plan(
         self: Arc<Self>,
         opened: Arc<Opened>,
-        view: View,
         position: u64,
     ) -> Result<Arc<Plan>, ServeError> {
         let [span, short] = Plan::begins(&opened, position);
-        let plan = self.load_plan_from(opened.clone(), view, span).await?;
+        let plan = self.load_plan_from(opened.clone(), span).await?;
         match plan.covers(position) {
             true => Ok(plan),
-            false => self.load_plan_from(opened, view, short).await,
+            false => self.load_plan_from(opened, short).await,
         }
     }
 
     async fn load_plan_from(
         &self,
         opened: Arc<Opened>,
-        view: View,
         begin: u64,
     ) -> Result<Arc<Plan>, ServeError> {
-        let key = Key::Plan(opened.id, view, begin);
+        let key = Key::Plan(opened.id, begin);
         let guard = match self.cache.get_value_or_guard_async(&key).await {
             Ok(Value::Plan(plan)) => return Ok(plan),
             Ok(Value::Bytes(_)) => unreachable!("the key says its kind"),
             Err(guard) => guard,
         };
         Counters::add(&self.counters.cache_misses, 1);
-        let plan = in_thread(move || Plan::read(&opened, view, begin)).await?;
+        let plan = in_thread(move || Plan::read(&opened, begin)).await?;
         let plan = Arc::new(plan);
         // What does not fit was sent all the same.
         let _ = guard.insert(Value::Plan(plan.clone()));
@@ -186,8 +184,7 @@ impl ChunkCache {
         begin: u64,
         bytes: u64,
     ) -> Result<(), ServeError> {
-        let loading = self.clone().load_plan(opened.clone(), View::Content, begin);
-        let plan = loading.await?;
+        let plan = self.clone().load_plan(opened.clone(), begin).await?;
         let units = &plan.units[..plan.units_within(bytes)];
         let is_here = |unit: &Unit| self.cache.contains_key(&unit.key());
         let Some(first) = units.iter().position(|unit| !is_here(unit)) else {
@@ -398,11 +395,11 @@ mod tests {
         create(vec![input], output, &options, progress).expect("an archive");
         let tree = Tree::new(folder.path()).expect("a folder");
         let site = Site::new(tree, Arc::default());
-        let path = SafePath::parse("/a.czip").expect("a path");
-        let Ok(Target::Archive(opened)) = site.find(&path) else {
+        let path = SafePath::parse("/a").expect("a path");
+        let Ok(Target::Content { opened, .. }) = site.find(&path) else {
             panic!("it is there");
         };
-        let plan = Plan::read(&opened, View::Content, 0).expect("a plan");
+        let plan = Plan::read(&opened, 0).expect("a plan");
         let Unit::Frame(right) = plan.units[0] else {
             panic!("it is of a file");
         };

@@ -1,8 +1,9 @@
-//! Files that are served: archives, and others.
+//! Files that are served: as they are, or archives for their content.
 //!
-//! What is read of an archive does not stay in the system's page cache: the chunk cache has it, and
-//! memory is not spent twice. Other files are left to the page cache; what it has is taken from there at
-//! once, and only what it has not is read by a thread, which may wait for the disk.
+//! What is read of an archive for its content does not stay in the system's page cache: the chunk cache
+//! has it, and memory is not spent twice. Files that are sent as they are, archives too, are left to the
+//! page cache; what it has is taken from there at once, and only what it has not is read by a thread, which
+//! may wait for the disk.
 
 use std::{
     fs::File,
@@ -13,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::counters::Counters;
+use super::{counters::Counters, tree::Identity};
 use crate::archive::Source;
 
 #[derive(Debug)]
@@ -67,10 +68,47 @@ fn drop_pages(file: &File, offset: u64, bytes: u64) {
 #[cfg(not(target_os = "linux"))]
 fn drop_pages(_: &File, _: u64, _: u64) {}
 
+/// A file that is sent as it is. Damage of an archive is sent too: who asks for the file may want to find it.
+#[derive(Debug)]
+pub(super) struct SentFile {
+    pub(super) file: File,
+    /// Which one it was when it was opened, if it is an archive: what is sent is all of that one. Other files,
+    /// such as logs, may grow.
+    pub(super) version: Option<Identity>,
+}
+
+impl SentFile {
+    /// Reads what the page cache has at a place, at most as much as there is room for; nothing if that is
+    /// not known.
+    pub(super) fn read_from_page_cache(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
+        let read = read_from_page_cache(&self.file, room, offset);
+        if read > 0 {
+            self.check()?;
+        }
+        Ok(read)
+    }
+
+    pub(super) fn read_exact_at(&self, room: &mut [u8], offset: u64) -> io::Result<()> {
+        let read = self.file.read_exact_at(room, offset);
+        self.check()?;
+        read
+    }
+
+    /// Called after a read: who writes to a file changes its time first.
+    fn check(&self) -> io::Result<()> {
+        match self.version {
+            Some(version) if !version.is_still(&self.file)? => Err(io::Error::other(
+                "it changed while it was sent (rename a new file to its name instead)",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Reads what the page cache has at a place of a file, at most as much as there is room for; nothing if
 /// that is not known.
 #[cfg(target_os = "linux")]
-pub(super) fn read_from_page_cache(file: &File, buffer: &mut [u8], offset: u64) -> usize {
+fn read_from_page_cache(file: &File, buffer: &mut [u8], offset: u64) -> usize {
     use rustix::io::{ReadWriteFlags, preadv2};
     let mut room = [io::IoSliceMut::new(buffer)];
     // An error of the disk's is met again, and told, by who reads it there.
@@ -79,7 +117,7 @@ pub(super) fn read_from_page_cache(file: &File, buffer: &mut [u8], offset: u64) 
 
 /// Elsewhere nothing tells.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn read_from_page_cache(_: &File, _: &mut [u8], _: u64) -> usize {
+fn read_from_page_cache(_: &File, _: &mut [u8], _: u64) -> usize {
     0
 }
 

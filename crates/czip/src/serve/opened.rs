@@ -1,7 +1,6 @@
 //! An archive that is open, and what is in it by path.
 
 use std::{
-    ops::Range,
     sync::Arc,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::SystemTime,
@@ -16,7 +15,6 @@ use crate::{
         Stream,
         catalog::{Entry, EntryKind},
         limits,
-        part::StoredFrame,
         root::Root,
     },
     tree::Tree,
@@ -33,9 +31,6 @@ const CACHE: CacheBytes = CacheBytes {
     parts: 1 << 20,
 };
 
-/// A frame of a file: of which stream, its number there, and what the table says of it.
-pub(super) type FoundFrame = (Stream, u64, StoredFrame);
-
 pub(super) struct Opened {
     /// Not that of any other, the same file's before included.
     pub(super) id: u64,
@@ -46,8 +41,6 @@ pub(super) struct Opened {
     pub(super) contents: Contents,
     /// Digest of what tells the archive's bytes.
     pub(super) digest: blake3::Hash,
-    /// Where the first frame of each frame part is, in order of that.
-    parts_by_place: Vec<(u64, Stream, usize)>,
     has_failed: AtomicBool,
 }
 
@@ -94,15 +87,6 @@ impl Opened {
         if let Some(cache) = cache {
             archive = archive.with_cache(cache);
         }
-        let mut parts_by_place = Vec::new();
-        for stream in Stream::ALL {
-            let rows = archive.root().stream(stream).frames.rows().iter();
-            let places = rows
-                .enumerate()
-                .map(|(row, part)| (part.before[1], stream, row));
-            parts_by_place.extend(places);
-        }
-        parts_by_place.sort_by_key(|&(place, stream, row)| (place, stream.index(), row));
         Ok(Self {
             id,
             bytes,
@@ -110,7 +94,6 @@ impl Opened {
             digest: digest(&archive)?,
             archive,
             contents,
-            parts_by_place,
             has_failed: AtomicBool::new(false),
         })
     }
@@ -160,45 +143,6 @@ impl Opened {
     pub(super) fn compresses(&self) -> bool {
         let content = self.archive.root().stream(Stream::Content);
         content.stored_bytes() < content.unique_bytes() / 10 * 9
-    }
-
-    /// The frames that have bytes in this range of the file, in order. None if parts of the table that may
-    /// have some of them have more than `frames_max`: in a hostile archive frames lie on each other.
-    pub(super) fn frames_in(
-        &self,
-        Range { start: begin, end }: Range<u64>,
-        frames_max: usize,
-    ) -> Result<Option<Vec<FoundFrame>>, ReadError> {
-        let mut found = Vec::new();
-        let mut looked_at = 0;
-        let beyond = self
-            .parts_by_place
-            .partition_point(|&(place, ..)| place < end);
-        // Of each stream the last part that begins at or before the span, and those in it.
-        let mut is_done = [false; 5];
-        for &(place, stream, row) in self.parts_by_place[..beyond].iter().rev() {
-            if is_done[stream.index()] {
-                continue;
-            }
-            is_done[stream.index()] = place <= begin;
-            let list = &self.archive.root().stream(stream).frames;
-            let numbers = list.rows()[row].before[0]..list.after(row)[0];
-            looked_at += numbers.end - numbers.start;
-            if looked_at > frames_max as u64 {
-                return Ok(None);
-            }
-            for number in numbers {
-                let frame = self.archive.frame_row(stream, number)?;
-                if frame.offset < end && frame.range().end > begin {
-                    found.push((stream, number, frame));
-                }
-            }
-            if is_done.iter().all(|&done| done) {
-                break;
-            }
-        }
-        found.sort_by_key(|&(.., frame)| frame.offset);
-        Ok(Some(found))
     }
 }
 

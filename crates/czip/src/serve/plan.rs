@@ -1,5 +1,5 @@
-//! What a span of an archive, or of its content, is made of: units that the cache may have, and
-//! what lies between them.
+//! What a span of an archive's content is made of: units that the cache may have, and what lies between
+//! them.
 //!
 //! A plan holds no chunk. It is made once a span and kept in the cache beside the chunks, so that
 //! sending what is cached takes no look at the table. Where a span is made of very many pieces, a plan
@@ -37,16 +37,7 @@ pub(super) enum Key {
     Frame([u8; 12], Option<[u8; 12]>),
     Stored([u8; 12]),
     /// What an opening is made of from a place on.
-    Plan(u64, View, u64),
-}
-
-/// Which bytes of an archive are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum View {
-    /// The plain content.
-    Content,
-    /// The archive as it is.
-    Stored,
+    Plan(u64, u64),
 }
 
 /// What the cache has under one key.
@@ -144,20 +135,12 @@ pub(super) enum Slice {
     Zeros {
         bytes: u32,
     },
-    /// Of the file, as they are.
-    File {
-        offset: u64,
-        bytes: u32,
-    },
 }
 
 impl Slice {
     pub(super) fn bytes(self) -> u32 {
         match self {
-            Self::Unit { bytes, .. }
-            | Self::Literal { bytes, .. }
-            | Self::Zeros { bytes }
-            | Self::File { bytes, .. } => bytes,
+            Self::Unit { bytes, .. } | Self::Literal { bytes, .. } | Self::Zeros { bytes } => bytes,
         }
     }
 }
@@ -166,7 +149,7 @@ impl Slice {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) begin: u64,
-    /// Bytes of all slices, where that matters.
+    /// Bytes of all slices.
     pub(super) bytes: u64,
     pub(super) units: Vec<Unit>,
     pub(super) slices: Vec<Slice>,
@@ -207,19 +190,10 @@ impl Plan {
 
     /// Reads the table, for what is from `begin` on: all of a span that begins there, unless it has too
     /// many pieces.
-    pub(super) fn read(opened: &Opened, view: View, begin: u64) -> Result<Self, ReadError> {
-        let end = match view {
-            View::Content => opened.archive.plain_bytes(),
-            View::Stored => opened.bytes,
-        };
+    pub(super) fn read(opened: &Opened, begin: u64) -> Result<Self, ReadError> {
+        let end = opened.archive.plain_bytes();
         let span_bytes = opened.span_bytes();
-        let of = |bytes_max: u64| {
-            let end = end.min(begin + bytes_max);
-            match view {
-                View::Content => Self::of_content(opened, begin, end),
-                View::Stored => Self::of_stored(opened, begin, end).map(Some),
-            }
-        };
+        let of = |bytes_max: u64| Self::of_range(opened, begin, end.min(begin + bytes_max));
         let whole = match begin.is_multiple_of(span_bytes) {
             true => of(span_bytes)?,
             false => None,
@@ -245,7 +219,7 @@ impl Plan {
     }
 
     /// None if it has too many pieces.
-    fn of_content(opened: &Opened, begin: u64, end: u64) -> Result<Option<Self>, ReadError> {
+    fn of_range(opened: &Opened, begin: u64, end: u64) -> Result<Option<Self>, ReadError> {
         let (grain, pieces_max) = match opened.is_remote() {
             true => (Grain::Chunks, BROUGHT_PIECES_MAX),
             false => (Grain::Frames, PIECES_MAX),
@@ -297,49 +271,8 @@ impl Plan {
             plan.slices.push(slice);
         }
         plan.literals = outline.other.into();
-        plan.shrink();
+        plan.units.shrink_to_fit();
+        plan.slices.shrink_to_fit();
         Ok(Some(plan))
-    }
-
-    fn of_stored(opened: &Opened, begin: u64, end: u64) -> Result<Self, ReadError> {
-        let mut plan = Self::default();
-        let mut at = begin;
-        // Where they are too many, it is a file as any other.
-        let frames = opened.frames_in(begin..end, PIECES_MAX)?;
-        for (stream, number, frame) in frames.unwrap_or_default() {
-            let frame_end = frame.range().end;
-            // Frames of a hostile archive may lie on each other: the first one counts.
-            let from = frame.offset.max(at);
-            let to = frame_end.min(end);
-            if from >= to {
-                continue;
-            }
-            plan.push_file(at, from);
-            plan.slices.push(Slice::Unit {
-                index: plan.units.len() as u32,
-                offset: (from - frame.offset) as u32,
-                bytes: (to - from) as u32,
-            });
-            plan.units
-                .push(Unit::Frame(FrameUnit::stored(stream, number, frame)));
-            at = to;
-        }
-        plan.push_file(at, end);
-        plan.shrink();
-        Ok(plan)
-    }
-
-    fn push_file(&mut self, begin: u64, end: u64) {
-        if begin < end {
-            self.slices.push(Slice::File {
-                offset: begin,
-                bytes: (end - begin) as u32,
-            });
-        }
-    }
-
-    fn shrink(&mut self) {
-        self.units.shrink_to_fit();
-        self.slices.shrink_to_fit();
     }
 }

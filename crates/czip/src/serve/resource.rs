@@ -14,8 +14,8 @@ use super::{
     body::AnswerBody,
     conditions::{Outcome, Validators, evaluate},
     encoding::{Coding, Encoder},
+    file::SentFile,
     listing,
-    plan::View,
     sending::{Sending, Sent},
     site::Target,
 };
@@ -99,29 +99,24 @@ pub(super) async fn answer_with(
             let builder = with(Response::builder(), header::CACHE_CONTROL, "no-cache");
             return Ok(whole(builder, "application/json", listing::json(&listed)));
         }
-        Target::File(file, identity) => Resource {
-            sent: Sent::File(Arc::new(file)),
+        Target::File {
+            file,
+            identity,
+            archive,
+        } => Resource {
+            sent: Sent::File(Arc::new(SentFile {
+                file,
+                version: archive.map(|_| identity),
+            })),
             offset: 0,
             bytes: identity.bytes,
             validators: Validators {
-                tag: tag(&identity.digest()),
+                tag: tag(&archive.unwrap_or_else(|| identity.digest())),
                 modified: Some(identity.modified()),
             },
             media_type: media_type(path),
             compresses: false,
             cache_control,
-        },
-        Target::Archive(opened) => Resource {
-            offset: 0,
-            bytes: opened.bytes,
-            validators: Validators {
-                tag: tag(&opened.digest),
-                modified: opened.modified,
-            },
-            media_type: "application/octet-stream",
-            compresses: false,
-            cache_control,
-            sent: Sent::Archive(opened, View::Stored),
         },
         Target::Content {
             opened,
@@ -148,7 +143,7 @@ pub(super) async fn answer_with(
                 media_type: media_type(path),
                 compresses: opened.compresses(),
                 cache_control,
-                sent: Sent::Archive(opened, View::Content),
+                sent: Sent::Content(opened),
             }
         }
     };

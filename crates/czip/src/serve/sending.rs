@@ -1,7 +1,7 @@
 //! Sends a range: takes what the cache has, has read what it has not, and no more ahead of its
 //! client than that.
 
-use std::{fs::File, future::Future, os::unix::fs::FileExt, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 
@@ -9,12 +9,12 @@ use super::{
     ServeError, Shared,
     cache::in_thread,
     counters::Counters,
-    file::{PIECE_BYTES, read_from_page_cache},
+    file::{PIECE_BYTES, SentFile},
     opened::Opened,
-    plan::{Plan, Slice, View},
+    plan::{Plan, Slice},
 };
 use crate::{
-    archive::{ReadError, Source},
+    archive::ReadError,
     format::{FormatError, Violation},
 };
 
@@ -30,10 +30,9 @@ const UNITS_AHEAD: usize = 16;
 
 #[derive(Clone)]
 pub(super) enum Sent {
-    /// Of an archive.
-    Archive(Arc<Opened>, View),
-    /// A file that is none.
-    File(Arc<File>),
+    /// The content of an archive.
+    Content(Arc<Opened>),
+    File(Arc<SentFile>),
     /// What is in memory.
     Bytes(Bytes),
 }
@@ -59,7 +58,7 @@ impl Sending {
     pub(super) fn new(shared: Arc<Shared>, sent: Sent, begin: u64, end: u64) -> Self {
         let (position, primed) = match &sent {
             Sent::Bytes(bytes) => (end, Some(bytes.slice(begin as usize..end as usize))),
-            Sent::Archive(..) | Sent::File(_) => (begin, None),
+            Sent::Content(_) | Sent::File(_) => (begin, None),
         };
         Self {
             shared,
@@ -83,22 +82,28 @@ impl Sending {
 
     /// The next piece; none at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ServeError> {
-        let next = match self.primed.take() {
-            Some(piece) => Ok(Some(piece)),
-            None => self.gather().await,
-        };
-        if let (Err(_), Sent::Archive(opened, _)) = (&next, &self.sent) {
-            opened.failed();
+        if let Some(piece) = self.primed.take() {
+            return Ok(Some(piece));
         }
-        next
+        match self.sent.clone() {
+            Sent::Content(opened) => {
+                let gathered = self.gather(&opened).await;
+                if gathered.is_err() {
+                    opened.failed();
+                }
+                gathered
+            }
+            Sent::File(file) => self.read_file(file).await,
+            Sent::Bytes(_) => Ok(None),
+        }
     }
 
     /// Goes over slices until there is a piece, and loads what they need.
-    async fn gather(&mut self) -> Result<Option<Bytes>, ServeError> {
+    async fn gather(&mut self, opened: &Arc<Opened>) -> Result<Option<Bytes>, ServeError> {
         while self.position < self.end && self.gathered.len() < TOGETHER_BYTES {
             let plan = match self.plan.take() {
                 Some(plan) => plan,
-                None => self.next_plan().await?,
+                None => self.next_plan(opened).await?,
             };
             // Another plan goes on where this one ends.
             let Some(&slice) = plan.slices.get(self.slice) else {
@@ -119,14 +124,8 @@ impl Sending {
                     self.gathered.extend_from_slice(literal);
                     None
                 }
-                // What was gathered goes out before it.
-                Slice::File { .. } if !self.gathered.is_empty() => break,
-                Slice::File { offset, .. } => {
-                    let count = count.min(PIECE_BYTES);
-                    Some(self.read_file(offset + within as u64, count).await?)
-                }
                 Slice::Unit { index, offset, .. } => {
-                    let unit = self.unit(&plan, index).await?;
+                    let unit = self.unit(opened, &plan, index).await?;
                     let begin = offset as usize + within;
                     let end = begin + count;
                     if end > unit.len() {
@@ -134,6 +133,7 @@ impl Sending {
                         return Err(ReadError::from(FormatError::Invalid(violation)).into());
                     }
                     match goes_alone(count, unit.len()) {
+                        // What was gathered goes out before it.
                         true if !self.gathered.is_empty() => break,
                         true => Some(unit.slice(begin..end)),
                         false => {
@@ -143,7 +143,7 @@ impl Sending {
                     }
                 }
             };
-            self.pass(alone.as_ref().map_or(count, Bytes::len) as u32);
+            self.pass(count as u32);
             if alone.is_some() {
                 return Ok(alone);
             }
@@ -163,29 +163,19 @@ impl Sending {
     }
 
     /// The plan that the position is in. The next span of what is far away is loaded meanwhile.
-    async fn next_plan(&mut self) -> Result<Arc<Plan>, ServeError> {
+    async fn next_plan(&mut self, opened: &Arc<Opened>) -> Result<Arc<Plan>, ServeError> {
         let position = self.position;
         (self.slice, self.within, self.unit) = (0, 0, None);
-        let Sent::Archive(opened, view) = &self.sent else {
-            let slice = Slice::File {
-                offset: position,
-                bytes: (self.end - position).min(1 << 30) as u32,
-            };
-            return Ok(Arc::new(Plan {
-                slices: vec![slice],
-                ..Plan::default()
-            }));
-        };
-        let (opened, view, cache) = (opened.clone(), *view, &self.shared.cache);
-        let plan = match cache.plan(&opened, view, position) {
+        let cache = &self.shared.cache;
+        let plan = match cache.plan(opened, position) {
             Some(plan) => plan,
-            None => in_task(cache.clone().load_plan(opened.clone(), view, position)).await?,
+            None => in_task(cache.clone().load_plan(opened.clone(), position)).await?,
         };
         let span_bytes = opened.span_bytes();
         let next = (position / span_bytes + 1) * span_bytes;
         let left = self.end.saturating_sub(next);
         if opened.is_remote() && left > 0 {
-            let ahead = cache.clone().load_ahead(opened, next, left);
+            let ahead = cache.clone().load_ahead(opened.clone(), next, left);
             // What goes wrong shows again when it is wanted.
             tokio::spawn(async { drop(ahead.await) });
         }
@@ -203,7 +193,12 @@ impl Sending {
     }
 
     /// A unit of the plan: the one used last, one that the cache has, or one that is read.
-    async fn unit(&mut self, plan: &Plan, index: u32) -> Result<Bytes, ServeError> {
+    async fn unit(
+        &mut self,
+        opened: &Arc<Opened>,
+        plan: &Plan,
+        index: u32,
+    ) -> Result<Bytes, ServeError> {
         if let Some((last, bytes)) = &self.unit
             && *last == index
         {
@@ -211,9 +206,9 @@ impl Sending {
         }
         let first = index as usize;
         let cache = &self.shared.cache;
-        let bytes = match (cache.unit(&plan.units[first].key()), &self.sent) {
-            (Some(bytes), _) => bytes,
-            (None, Sent::Archive(opened, _)) => {
+        let bytes = match cache.unit(&plan.units[first].key()) {
+            Some(bytes) => bytes,
+            None => {
                 // Those that follow in the same archive may be read with it.
                 let beyond = match opened.is_remote() {
                     // What this client does not want is not fetched for it.
@@ -223,38 +218,34 @@ impl Sending {
                 let units = plan.units[first..beyond].to_vec();
                 in_task(cache.clone().load_units(opened.clone(), units)).await?
             }
-            (None, _) => unreachable!("only archives have units"),
         };
         self.unit = Some((index, bytes.clone()));
         Ok(bytes)
     }
 
-    /// Reads a piece of a file: at once, if that takes no waiting for a disk.
-    async fn read_file(&self, offset: u64, bytes: usize) -> Result<Bytes, ServeError> {
-        let mut buffer = self.shared.buffers.take();
-        if let Sent::File(file) = &self.sent {
-            let read = read_from_page_cache(file, buffer.room(bytes), offset);
-            if read > 0 {
-                Counters::add(&self.shared.counters.disk_bytes, read as u64);
-                return Ok(buffer.filled(read));
-            }
+    /// The next piece of a file: read at once, if that takes no waiting for a disk.
+    async fn read_file(&mut self, file: Arc<SentFile>) -> Result<Option<Bytes>, ServeError> {
+        let offset = self.position;
+        let count = (self.end - offset).min(PIECE_BYTES as u64) as usize;
+        if count == 0 {
+            return Ok(None);
         }
-        let (sent, shared) = (self.sent.clone(), self.shared.clone());
-        in_thread(move || {
-            let room = buffer.room(bytes);
-            match &sent {
-                Sent::File(file) => {
-                    file.read_exact_at(room, offset)?;
-                    Counters::add(&shared.counters.disk_bytes, bytes as u64);
-                }
-                Sent::Archive(opened, _) => {
-                    opened.archive.source().read_exact_at(room, offset)?;
-                }
-                Sent::Bytes(_) => unreachable!("they are in memory"),
+        let mut buffer = self.shared.buffers.take();
+        let read = file.read_from_page_cache(buffer.room(count), offset);
+        let piece = match read.map_err(ReadError::from)? {
+            0 => {
+                in_thread(move || {
+                    file.read_exact_at(buffer.room(count), offset)?;
+                    Ok(buffer.filled(count))
+                })
+                .await?
             }
-            Ok(buffer.filled(bytes))
-        })
-        .await
+            read => buffer.filled(read),
+        };
+        let bytes = piece.len() as u64;
+        Counters::add(&self.shared.counters.disk_bytes, bytes);
+        self.position += bytes;
+        Ok(Some(piece))
     }
 }
 

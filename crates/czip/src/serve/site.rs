@@ -1,4 +1,4 @@
-//! What a path leads to: a file, an archive as it is, the content of one, or a folder of either.
+//! What a path leads to: a file, the content of an archive, or a folder of either.
 
 use std::{
     fs::File,
@@ -40,8 +40,12 @@ pub(super) enum Target {
     Nothing,
     /// The same with a slash behind it.
     Slash,
-    File(File, Identity),
-    Archive(Arc<Opened>),
+    File {
+        file: File,
+        identity: Identity,
+        /// What tells its bytes, if it is an archive.
+        archive: Option<blake3::Hash>,
+    },
     /// A range of an archive's content, which is all of it if it has one file.
     Content {
         opened: Arc<Opened>,
@@ -67,16 +71,21 @@ impl Site {
         match self.tree.open(components)? {
             Found::File(..) if path.has_slash => return Ok(Target::Nothing),
             Found::File(file, identity) => {
+                let mut archive = None;
                 if components.last().is_some_and(|name| name.ends_with(SUFFIX)) {
                     match self.archive(&file, identity) {
-                        Ok(opened) => return Ok(Target::Archive(opened)),
+                        Ok(opened) => archive = Some(opened.digest),
                         Err(error) => {
                             let path = shown(components);
                             tracing::debug!(path, %error, "cannot open the archive; serving the file unchanged");
                         }
                     }
                 }
-                return Ok(Target::File(file, identity));
+                return Ok(Target::File {
+                    file,
+                    identity,
+                    archive,
+                });
             }
             Found::Folder(_) if !path.has_slash => return Ok(Target::Slash),
             Found::Folder(folder) => return Ok(Target::Folder(self.tree.list(&folder)?)),

@@ -79,6 +79,13 @@ impl Identity {
         }
     }
 
+    /// Whether an open file that was this has not been written to, as far as its length and time tell. One
+    /// that lost its name has not.
+    pub(super) fn is_still(&self, file: &File) -> io::Result<bool> {
+        let now = Self::of(&file.metadata()?);
+        Ok((now.bytes, now.modified) == (self.bytes, self.modified))
+    }
+
     pub(super) fn modified(&self) -> SystemTime {
         http_time(self.modified.0) + Duration::from_nanos(self.modified.1 as u64)
     }

@@ -13,23 +13,31 @@ fn a_damaged_archive_fails_its_own_requests_alone() {
     for profile in [Profile::Small, Profile::Shared] {
         world.archive("good.czip", &content, &options(profile));
         let good = fs::read(world.path("good.czip")).expect("it was made");
+        // From now on the server has intact parts in memory.
+        assert!(world.get("/good.czip", &[]).body == good);
+        assert!(world.get("/good", &[]).body == content);
         for at in (0..good.len()).step_by(good.len() / 40) {
             let mut bad = good.clone();
             bad[at] ^= 1;
             fs::write(world.path("bad.czip"), &bad).expect("a new file");
-            for (path, whole) in [("/bad", &content), ("/bad.czip", &bad)] {
-                let mut client = world.client();
-                client.ask("GET", path, &[], b"");
-                match client.answer(false) {
-                    // Room that nothing points to is nobody's.
-                    Some(answer) if answer.status == 200 => {
-                        assert!(answer.body == *whole, "{path} at {at} {profile}");
-                    }
-                    // What does not begin as an archive does is none.
-                    Some(answer) if at < 8 => assert_eq!((path, answer.status), ("/bad", 404)),
-                    Some(answer) => assert_eq!((path, answer.status), ("/bad", 500), "{at}"),
-                    None => {}
+            // The archive as it is has the damage of the file, for its readers to find.
+            assert!(world.get("/bad.czip", &[]).body == bad, "{at} {profile}");
+            let last = (at + 99).min(bad.len() - 1);
+            let range = format!("bytes={at}-{last}");
+            let part = world.get("/bad.czip", &[("Range", &range)]);
+            assert_eq!(part.status, 206, "{at} {profile}");
+            assert!(part.body == bad[at..=last], "{at} {profile}");
+            let mut client = world.client();
+            client.ask("GET", "/bad", &[], b"");
+            match client.answer(false) {
+                // Room that nothing points to is nobody's.
+                Some(answer) if answer.status == 200 => {
+                    assert!(answer.body == content, "{at} {profile}");
                 }
+                // What does not begin as an archive does is none.
+                Some(answer) if at < 8 => assert_eq!(answer.status, 404),
+                Some(answer) => assert_eq!(answer.status, 500, "{at}"),
+                None => {}
             }
             let answer = world.get("/good", &[]);
             assert!(answer.body == content, "{at} {profile}");
