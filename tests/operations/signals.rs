@@ -112,7 +112,7 @@ fn sighup_adds_a_peer_without_dropping_a_flow() {
         &format!("{} first\n{second_key} second\n", site.near_key),
     );
     far.signal("HUP");
-    far.wait_for_log(&["reloaded peer keys, rules"]);
+    far.wait_for_log(&["no configuration file: reloaded only peer keys"]);
     eventually("the second near end works", || {
         origin::answers(second_listen).then_some(())
     });
@@ -150,6 +150,8 @@ fn sighup_cuts_off_a_removed_peer_and_no_other() {
     far.wait_for_log(&["second", "its key was removed"]);
     let ended = held.read_to_end(&mut Vec::new());
     assert!(ended.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+    // At once, not at the next ping.
+    second.wait_for_log(&["a connection to the far end", "the peer ended the link"]);
     second.wait_for_log(&["refused this end's key"]);
     assert!(!origin::answers(second_listen));
     let get = format!("GET http://{target}/ HTTP/1.1\r\nHost: {target}\r\n\r\n");

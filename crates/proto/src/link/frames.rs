@@ -471,9 +471,11 @@ impl Link {
         }
         let text = fault.to_string();
         let lanes: Vec<LaneId> = self.lanes.keys().copied().collect();
-        if fault != LinkFault::AbortedByPeer {
-            for lane in lanes {
-                self.send_control(lane, &Frame::Abort { text: &text });
+        for lane in lanes {
+            match fault {
+                // Its writer waits for something to send, and ends it.
+                LinkFault::AbortedByPeer => self.say_transmit(lane),
+                _ => self.send_control(lane, &Frame::Abort { text: &text }),
             }
         }
         self.fault = Some(fault);

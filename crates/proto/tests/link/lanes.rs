@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use refrain_proto::{Event, LaneFault, LaneId, ResetReason, hello::Hello};
+use refrain_proto::{Event, Fault, LaneFault, LaneId, Link, LinkFault, ResetReason, hello::Hello};
 
 use crate::pair::{Pair, noise, transmit};
 
@@ -140,4 +140,28 @@ fn an_idle_lane_outlives_its_pings() {
         pair.settle();
     }
     assert_eq!((pair.near.lanes_up(), pair.far.lanes_up()), (1, 1));
+}
+
+/// Writers that wait for something to send end the lanes.
+#[test]
+fn a_link_that_is_over_wakes_the_writers_of_all_lanes_at_both_ends() {
+    let mut pair = Pair::new(4);
+    let lanes: Vec<LaneId> = (0..4).map(LaneId).collect();
+    let woken = |link: &mut Link| {
+        let events = std::iter::from_fn(|| link.poll_event());
+        let mut lanes: Vec<_> = events
+            .filter_map(|event| match event {
+                Event::Transmit(lane) => Some(lane),
+                _ => None,
+            })
+            .collect();
+        lanes.sort();
+        lanes
+    };
+    pair.far.revoke();
+    assert_eq!(woken(&mut pair.far), lanes);
+    let words = transmit(&mut pair.far, pair.now, LaneId(2));
+    let received = pair.near.receive(pair.now, LaneId(2), &words);
+    assert_eq!(received, Err(Fault::Link(LinkFault::AbortedByPeer)));
+    assert_eq!(woken(&mut pair.near), lanes);
 }
