@@ -12,9 +12,11 @@ use common::{
     attacks::{ATTACKS, attack},
     command::keygen,
     content::noise,
+    fake_peer::FakeLane,
     resident::{PROCESS_BYTES_MAX, resident_bytes, resident_bytes_max},
     site::{Pair, Site},
 };
+use refrain_proto::{FlowId, frame::Frame, hello::Hello};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -165,6 +167,58 @@ fn little_memory_makes_a_small_link() {
         println!("64MiB: {} MiB resident at most", resident / MEBIBYTE);
         assert!(resident <= 64 * MEBIBYTE + PROCESS_BYTES_MAX, "{resident}");
     }
+}
+
+/// A link that begins during a check must not be smaller for as long as it lives.
+#[test]
+fn checks_take_nothing_of_the_memory_of_a_link() {
+    let site = Site::new();
+    let far = site.far(&["--memory", "512MiB"]);
+    let link = || {
+        let near = site.near(site.far_listen, &["--socks5", "127.0.0.1:0"]);
+        near.wait_until_up();
+        // The link before may not be forgotten yet.
+        let mut peers = far.status().peers.into_iter();
+        let peer = peers.find(|peer| peer.up).expect("it is up");
+        (peer.sent.cache_bytes, peer.received.cache_bytes)
+    };
+    let alone = link();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let key = site.path("near.key");
+        let connect = || FakeLane::connect(site.far_listen, &key, &site.far_key);
+        let hello = Hello {
+            is_check: true,
+            ..Hello::of_lane(1, None, 0)
+        };
+        let mut checks = Vec::new();
+        for _ in 0..4 {
+            let mut check = connect().await;
+            check.greet_with(hello).await.expect("an answer");
+            checks.push(check);
+        }
+        let mut fifth = connect().await;
+        let mut words = Vec::new();
+        hello.write(&mut words);
+        fifth.send(&words).await;
+        let refused = fifth.until_closed().await;
+        let reason = b"4 checks run already";
+        assert!(refused.windows(reason.len()).any(|said| said == reason));
+        assert_eq!(link(), alone);
+        // It may have no flow, nor anything else.
+        let mut open = Vec::new();
+        Frame::Open {
+            flow: FlowId(1),
+            credit_bytes: 1 << 20,
+            excluded: false,
+            target: "127.0.0.1:1",
+        }
+        .write(&mut open);
+        let mut check = checks.pop().expect("some");
+        check.send(&open).await;
+        let last_words = check.until_closed().await;
+        assert!(last_words.len() < 64, "no more than the rest of its hello");
+    });
 }
 
 /// Thirty flows through the near end's listener; says what went wrong.

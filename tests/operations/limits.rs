@@ -84,7 +84,7 @@ fn a_link_has_as_many_flows_as_flows_max_says_and_a_refusal_says_so() {
 fn a_far_end_says_how_many_lanes_it_takes_and_what_sets_that() {
     let far = ["--lanes", "1", "--lanes-max", "2"];
     let pair = Pair::start(&far, &["--socks5", "127.0.0.1:0"]);
-    let limit = "too many lanes (limit 2: --lanes-max, fewer with little --memory)";
+    let limit = "too many lanes (the far end takes at most 2 per link: ";
     pair.near.wait_for_log(&["the peer refused it", limit]);
     pair.far
         .wait_for_log(&["WARN", &pair.site.near_label(), limit]);

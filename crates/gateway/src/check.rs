@@ -1,4 +1,7 @@
 //! `refrain check`: does this pair work, and how fast is the way between.
+//!
+//! A check has a lane of its own without a link behind it, at both ends (`greeting` answers it): it carries no
+//! flow, and takes nothing of the memory that the peer's link may have.
 
 use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
 

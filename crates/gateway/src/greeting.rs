@@ -1,14 +1,14 @@
 //! What is said on a lane before it is one: hellos, and why there will be none.
 //!
 //! A far end that takes no lane says the reason in place of its hello, so that the user of the
-//! near end reads it where the lanes are missing.
+//! near end reads it where the lanes are missing. A lane that only checks the pair has no link behind it.
 
 use std::{io, time::Duration};
 
 use refrain_proto::{
     frame::Frame,
     hello::{Hello, HelloError},
-    limits::{HELLO_BYTES_MAX, REASON_BYTES_MAX},
+    limits::{HELLO_BYTES_MAX, PADDING_BYTES_MAX, REASON_BYTES_MAX},
     planted::Bug,
 };
 use tokio::{
@@ -16,7 +16,10 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{random::random_instance, wire::ByteStream};
+use crate::{pace::Pace, random::random_instance, wire::ByteStream};
+
+/// How long a far end answers one check. With the usual time-outs, none takes longer.
+const ANSWERED_FOR: Duration = Duration::from_secs(60);
 
 /// How long the last words on a connection may take.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -71,6 +74,61 @@ pub(crate) fn refusal(received: &[u8]) -> Option<String> {
         // A peer's text goes to logs and terminals.
         Ok(Some((Frame::Abort { text }, _))) => Some(text.replace(char::is_control, "?")),
         _ => None,
+    }
+}
+
+/// Answers a check's hello and its pings, until it closes. `received` came behind the hello.
+pub(crate) async fn answer_check(
+    stream: &mut impl ByteStream,
+    hello: &Hello,
+    received: Vec<u8>,
+    pace: Option<&Pace>,
+) -> io::Result<()> {
+    let answering = answer_pings(stream, hello, received, pace);
+    let answered = timeout(ANSWERED_FOR, answering).await;
+    answered.unwrap_or(Err(io::ErrorKind::TimedOut.into()))
+}
+
+async fn answer_pings(
+    stream: &mut impl ByteStream,
+    hello: &Hello,
+    mut received: Vec<u8>,
+    pace: Option<&Pace>,
+) -> io::Result<()> {
+    let mut out = Vec::new();
+    Hello::of_lane(random_instance(), Some(hello.instance), hello.lane).write(&mut out);
+    loop {
+        // One answer at a time: it may be much longer than its ping.
+        if let Some(pace) = pace {
+            pace.wait(out.len()).await;
+        }
+        stream.write_all(&out).await?;
+        stream.flush().await?;
+        out.clear();
+        loop {
+            match Frame::read(&received).map_err(io::Error::other)? {
+                Some((
+                    Frame::Ping {
+                        nonce,
+                        answer_bytes,
+                        ..
+                    },
+                    read,
+                )) => {
+                    let padding = &[0; PADDING_BYTES_MAX][..answer_bytes];
+                    Frame::Pong { nonce, padding }.write(&mut out);
+                    received.drain(..read);
+                    break;
+                }
+                Some(_) => return Err(io::Error::other("a check sends only pings")),
+                None => {
+                    received.reserve(PADDING_BYTES_MAX);
+                    if stream.read_buf(&mut received).await? == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+        }
     }
 }
 

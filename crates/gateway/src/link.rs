@@ -302,18 +302,9 @@ impl SharedLink {
         status
     }
 
-    /// Whether the peer only checks the pair over it, so that no application's data crosses it.
-    pub(crate) fn is_check(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.link.is_check()
-    }
-
-    /// What it has counted so far. A check's bytes are none that could be saved.
+    /// What it has counted so far.
     pub(crate) fn counts(&self) -> Counted {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.link.is_check() {
-            return Counted::default();
-        }
         let targets = state.link.targets().clone();
         ([(self.peer, state.counters())].into(), targets)
     }
@@ -460,10 +451,6 @@ impl SharedLink {
             self.changes.send_replace(());
         }
         match (before, up) {
-            (0, 1..) if state.link.is_check() => {
-                tracing::info!(peer = %self.label(), "`refrain check` of the peer reached this end");
-            }
-            (1.., 0) if state.link.is_check() => {}
             (0, 1..) => {
                 tracing::info!(peer = %self.label(), "the link is up");
                 if state.link.offers_heeded() == Some(false) {

@@ -263,9 +263,7 @@ impl Status {
         for (peer, turn) in gateway.peers() {
             let called = peer.name().unwrap_or_else(|| peer.key.to_string());
             let row = Peer::of(&peer, turn);
-            // A check has a link for a moment, which is not the one of the peer's gateway.
-            let mut links = peer.links();
-            links.retain(|link| !link.is_check());
+            let links = peer.links();
             if links.is_empty() {
                 status.peers.push(row.clone());
             }

@@ -9,7 +9,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Gateway, peer::Peer};
+use super::{
+    Gateway,
+    peer::{CHECKS_MAX, Peer},
+};
 use crate::{
     acceptor::Acceptor,
     config::Config,
@@ -52,7 +55,9 @@ enum LinkRefused {
 fn limit(refused: LaneRefused, lanes_max: usize) -> String {
     match refused {
         LaneRefused::TooMany => {
-            format!(" (limit {lanes_max}: --lanes-max, fewer with little --memory)")
+            format!(
+                " (the far end takes at most {lanes_max} per link: raise its --memory, or its --lanes-max)"
+            )
         }
         _ => String::new(),
     }
@@ -91,7 +96,6 @@ impl Gateway {
                 peer.lock_links().retain(|link| {
                     let gone_for = link.lanes_gone_at().map(|at| at.elapsed());
                     let expired = gone_for.is_some_and(|time| time > keep);
-                    // Somebody only checked whether the pair works.
                     let unused = gone_for.is_some_and(|time| time > SWEEP_INTERVAL)
                         && link.with(|link, _| link.was_never_used());
                     link.fault().is_none() && !expired && !unused
@@ -139,6 +143,10 @@ impl Gateway {
                 return Ok(None);
             }
         };
+        if hello.is_check {
+            self.answer_check(&peer, &mut stream, &hello, rest).await;
+            return Ok(None);
+        }
         let lane = match self.link_for(&peer, &hello) {
             Ok(Some(lane)) => lane,
             Ok(None) => {
@@ -164,6 +172,25 @@ impl Gateway {
             rest,
             address,
         }))
+    }
+
+    async fn answer_check(
+        &self,
+        peer: &Peer,
+        stream: &mut LaneStream,
+        hello: &Hello,
+        rest: Vec<u8>,
+    ) {
+        let Ok(_permit) = peer.checks.try_acquire() else {
+            let reason = format!("{CHECKS_MAX} checks run already");
+            return greeting::refuse_and_close(stream, &reason).await;
+        };
+        let label = peer.label();
+        tracing::info!(peer = %label, "`refrain check` of the peer reached this end");
+        let pace = self.pace.as_deref();
+        if let Err(error) = greeting::answer_check(stream, hello, rest, pace).await {
+            tracing::debug!(peer = %label, "a check ended: {error}");
+        }
     }
 
     /// The link that a hello belongs to, a new one if there is none. `None` if the hello names
@@ -292,7 +319,7 @@ fn forget_an_idle_link(links: &mut Vec<Arc<SharedLink>>) -> bool {
 }
 
 /// What a link without lanes is worth keeping; `None` while it has some. Those that nothing is in
-/// are worth least, such as each `refrain check` leaves one; then those that are alone for longest.
+/// are worth least; then those that are alone for longest.
 fn worth(link: &SharedLink) -> Option<(bool, Instant)> {
     let gone_at = link.lanes_gone_at()?;
     let has_caches = link.with(|link, _| link.fault().is_none() && !link.was_never_used());

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     time::Instant,
 };
 
@@ -19,6 +19,9 @@ use crate::{
     tls::ClientTls,
 };
 
+/// Checks of one peer at once.
+pub(super) const CHECKS_MAX: usize = 4;
+
 /// A peer of the gateway.
 pub(crate) struct Peer {
     pub(crate) key: PublicKey,
@@ -28,6 +31,8 @@ pub(crate) struct Peer {
     /// The rung of effort that the last lane left its link on.
     effort_rung: Mutex<Option<usize>>,
     pub(crate) trouble: Trouble,
+    /// A permit for each check that it may make at once.
+    pub(super) checks: Semaphore,
     /// Where its flows may lead.
     pub(super) targets: Targets,
     pub(crate) dialled: Option<Dialled>,
@@ -83,6 +88,7 @@ impl Peer {
             keys,
             links: Mutex::default(),
             effort_rung: Mutex::default(),
+            checks: Semaphore::new(CHECKS_MAX),
             trouble,
             targets,
             dialled,

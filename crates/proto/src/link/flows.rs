@@ -342,12 +342,6 @@ impl Link {
         self.peer_draining
     }
 
-    /// Whether the near end said that it only checks, and opened no flow.
-    #[must_use]
-    pub fn is_check(&self) -> bool {
-        self.is_check && self.was_never_used()
-    }
-
     /// Whether no further flow may be opened. Those that are over count only where there are many of which the
     /// other end has not taken all.
     pub(super) fn is_full_of_flows(&self) -> bool {

@@ -201,9 +201,6 @@ impl Link {
         if self.lanes.len() >= self.config.lanes_max {
             return Err(LaneRefused::TooMany);
         }
-        if self.peer_instance.is_none() {
-            self.is_check = hello.is_check;
-        }
         self.peer_instance = Some(hello.instance);
         self.add_lane(now, lane);
         self.lane_up(now, lane, hello);

@@ -172,8 +172,6 @@ pub struct Link {
     window_wait: Option<WindowWait>,
     draining: bool,
     peer_draining: bool,
-    /// Whether the near end only checks that the pair works.
-    is_check: bool,
     fault: Option<LinkFault>,
     events: VecDeque<Event>,
     /// What this link counted, and its flows that are over.
@@ -348,7 +346,6 @@ impl Link {
             window_wait: None,
             draining: false,
             peer_draining: false,
-            is_check: false,
             fault: None,
             events: VecDeque::new(),
             counters: LinkCounters::default(),
