@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, IsTerminal, Read, Write},
+    io::{self, Cursor, IsTerminal, Read, Write},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -48,15 +48,15 @@ Example:
 
 const AFTER_LONG_HELP: &str = "\
 The archive does not contain itself. Owners, extended attributes and access lists are not kept. Standard input must \
-be the only input. If a given FILE or DIR cannot be read, no archive is made. The exit code is also 1 if a file \
-changes while it is read. The archive is still made.
+be the only input. If it is empty, it does not replace an archive. If a given FILE or DIR cannot be read, no archive \
+is made. The exit code is also 1 if a file changes while it is read. The archive is still made.
 
 Data that repeats is stored once. So a damaged place can damage every file, and every day of a backup, that has \
 this data. Keep a second copy of the archive, and check it with `refrain czip verify`.
 
 A new archive replaces an existing one when it is complete. Until then, and after a signal, a full disk or a power \
-cut, the old one stays unchanged. Until then, the new archive and temporary files have no names, if the file system \
-supports that. So even `kill -9` leaves nothing. Otherwise the next archive in that directory removes the leftovers. \
+cut, the old one stays unchanged. Incomplete archives and temporary files have no names, if the file system supports \
+that. So even `kill -9` leaves nothing. Otherwise the next archive in that directory removes the leftovers. \
 A growing file is read up to the length that it had when it was opened, and is reported as changed. Temporary files \
 are in $TMPDIR, or next to the archive.";
 
@@ -238,7 +238,7 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     options.passed_over = passed_over;
     let found = (arguments.inputs).open(Some(&arguments.output), &interrupt)?;
     options.expected_bytes = expected_bytes(&found, &interrupt);
-    let inputs = inputs(&arguments.inputs.inputs, &interrupt)?;
+    let inputs = interrupt.or(inputs(arguments, is_pipe, &interrupt))?;
     let bar = progress::of_bytes(options.expected_bytes);
     let mut left_out = AllLeftOut::default();
     let standard = || {
@@ -408,12 +408,33 @@ pub(crate) fn temporary_for(output: &Path) -> PathBuf {
     }
 }
 
-fn inputs(paths: &[PathBuf], interrupt: &Interrupt) -> anyhow::Result<Vec<Input>> {
-    if paths.iter().any(|path| is_standard(path)) {
-        let stream = EndableInput::standard(interrupt).context("cannot open standard input")?;
-        return Ok(vec![Input::Stream(Box::new(stream))]);
+fn inputs(
+    arguments: &CreateArguments,
+    is_pipe: bool,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Vec<Input>> {
+    if !arguments.is_of_standard_input() {
+        let paths = arguments.inputs.inputs.iter().cloned();
+        return Ok(paths.map(Input::Path).collect());
     }
-    Ok(paths.iter().cloned().map(Input::Path).collect())
+    let mut stream = EndableInput::standard(interrupt).context("cannot open standard input")?;
+    let mut begin = Vec::new();
+    let path = &arguments.output;
+    // Any other file was refused: this one is an archive. A program that failed has often sent nothing.
+    if !is_pipe && fs::metadata(path).is_ok_and(|there| there.is_file() && there.len() > 0) {
+        let read = stream.by_ref().take(1).read_to_end(&mut begin);
+        read.context("cannot read standard input")?;
+        if begin.is_empty() {
+            let path = path.display();
+            let error = anyhow!(
+                "standard input is empty, so the archive \"{path}\" is not replaced (check the program before the \
+                 pipe; to make an empty archive, remove \"{path}\" first)"
+            );
+            return Err(UsageError(error).into());
+        }
+    }
+    let stream = Cursor::new(begin).chain(stream);
+    Ok(vec![Input::Stream(Box::new(stream))])
 }
 
 impl Report {

@@ -122,9 +122,13 @@ pub(crate) fn run(arguments: &ExtractArguments) -> anyhow::Result<()> {
     let printed = report::to_stdout(arguments.json, &report, |out| {
         writeln!(out, "{}", headline(&extracted))
     });
+    let intact = match extracted.files {
+        0 => "no file is intact",
+        _ => "all intact files are extracted",
+    };
     ensure!(
         extracted.damaged == 0,
-        "all intact files are extracted; {} skipped because of damage",
+        "{intact}; {} skipped because of damage",
         count(extracted.damaged, "file", "files")
     );
     printed

@@ -126,7 +126,11 @@ fn print_damage(damage: &ReadError, is_json: bool) -> anyhow::Result<()> {
         damaged: vec![part],
         ..Report::default()
     };
-    report::to_stdout(is_json, &report, |out| writeln!(out, "damaged: {damage}"))
+    // The line has "damaged" once.
+    let reason = damage.to_string();
+    let reason = reason.replace("the archive is damaged: ", "");
+    let reason = reason.replace(" is damaged: ", ": ");
+    report::to_stdout(is_json, &report, |out| writeln!(out, "damaged: {reason}"))
 }
 
 /// Whether it is an archive of this version, and damaged.

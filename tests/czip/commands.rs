@@ -322,6 +322,39 @@ fn damage_is_found_and_named() {
 }
 
 #[test]
+fn the_first_line_of_verify_has_once_that_an_archive_is_damaged() {
+    let world = World::new();
+    world.write("d/file", &noise(1, 300_000));
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let archive = fs::read(world.path("d.czip")).expect("there");
+    let first_line = |archive: &[u8]| {
+        world.write("damaged.czip", archive);
+        let verified = world.run_with(&["verify", "damaged.czip"], b"");
+        let text = String::from_utf8(verified.stdout).expect("text");
+        text.lines().next().expect("a line").to_owned()
+    };
+    let flipped = |at: usize| {
+        let mut damaged = archive.clone();
+        damaged[at] ^= 1;
+        damaged
+    };
+    let header = first_line(&flipped(100));
+    assert_eq!(header, "damaged: wrong hash of the header");
+    let root = u64::from_le_bytes(archive[128..136].try_into().expect("8 bytes"));
+    let root = first_line(&flipped(root as usize));
+    assert_eq!(root, "damaged: wrong hash of the root");
+    for damaged in [
+        flipped(archive.len() / 2),
+        archive[..archive.len() - 1].to_vec(),
+        [&archive[..], b"x"].concat(),
+    ] {
+        let line = first_line(&damaged);
+        assert!(line.starts_with("damaged: "), "{line}");
+        assert_eq!(line.matches("damaged").count(), 1, "{line}");
+    }
+}
+
+#[test]
 fn all_take_as_many_threads_as_there_may_be_and_no_more() {
     let world = World::new();
     world.write("file", &noise(1, 300_000));

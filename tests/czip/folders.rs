@@ -140,6 +140,23 @@ fn what_is_damaged_can_be_left_out() {
             assert!(content.expect("sound") == expected, "{name}");
         }
     }
+    let skipped = format!("all intact files are extracted; {} file", named.len());
+    assert!(told.contains(&skipped), "{told}");
+}
+
+#[test]
+fn where_no_file_is_intact_none_is_said_to_be_extracted() {
+    let world = World::new();
+    world.write("d/one", &noise(1, 500_000));
+    world.run(&["create", "d", "-o", "d.czip"]);
+    let mut damaged = fs::read(world.path("d.czip")).expect("made");
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    world.write("d.czip", &damaged);
+    let (code, error) = world.fails(&["extract", "d.czip", "-o", "out", "--skip-damaged"]);
+    assert_eq!(code, Some(1));
+    let expected = "refrain: no file is intact; 1 file skipped because of damage\n";
+    assert!(error.ends_with(expected), "{error}");
 }
 
 #[test]

@@ -300,6 +300,17 @@ fn mistakes_with_keys_are_called_what_they_are() {
         assert!(!error.contains("damaged"), "{arguments:?}: {error}");
     }
 
+    // A test has no terminal on which its passphrase could be asked for.
+    let key = ["-q", "-t", "ed25519", "-N", "secret words", "-f", "locked"];
+    run_ok("ssh-keygen", &world.path(""), &key);
+    let to_locked = ["create", "file", "-o", "locked.czip", "--encrypt-to"];
+    world.run(&[&to_locked[..], &["locked.pub"]].concat());
+    let (code, error) = world.fails(&["cat", "locked.czip", "-i", "locked"]);
+    assert_eq!(code, Some(1));
+    for words in ["passphrase of \"locked\"", "terminal", "a key without"] {
+        assert!(error.contains(words), "{error}");
+    }
+
     let mut archive = fs::read(world.path("out.czip")).expect("made");
     let keys = archive
         .windows(21)

@@ -279,6 +279,35 @@ fn an_archive_of_nothing_replaces_none() {
     assert_eq!(listed(&world, "d.czip"), ["d", "d/file"]);
 }
 
+#[test]
+fn an_empty_standard_input_replaces_no_archive() {
+    let world = World::new();
+    let create = ["create", "-", "-o", "x.czip"];
+    let made = |input: &[u8]| world.run_with(&create, input).status.code();
+    assert_eq!(made(b""), Some(0), "without an archive");
+    assert_eq!(world.run(&["cat", "x.czip"]), b"");
+    // The first one that stays is of nothing itself.
+    for content in [&b"x"[..], &noise(1, 300_000)[..]] {
+        let before = fs::read(world.path("x.czip")).expect("there");
+        for more in [&[][..], &["--stream"]] {
+            let (code, error) = world.fails(&[&create[..], more].concat());
+            assert_eq!(code, Some(2), "{error}");
+            assert!(error.contains("remove \"x.czip\" first"), "{error}");
+            let after = fs::read(world.path("x.czip")).expect("there");
+            assert!(before == after);
+        }
+        assert_eq!(made(content), Some(0));
+        assert!(world.run(&["cat", "x.czip"]) == content);
+    }
+    assert_eq!(names(world.0.path()), ["x.czip"]);
+    world.write("x.czip", b"");
+    assert_eq!(made(b""), Some(0), "an empty file");
+    // Down a pipe there is nothing to lose.
+    let archive = world.run(&["create", "-", "-o", "-"]);
+    world.write("y.czip", &archive);
+    assert_eq!(world.run(&["cat", "y.czip"]), b"");
+}
+
 /// Runs `refrain` by a shell that changes its standard input and output.
 fn redirected(world: &World, redirections: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let run = command(arguments);

@@ -33,7 +33,7 @@ pub enum FormatError {
         flags: u32,
     },
     /// What was read is not what was written.
-    #[error("the archive is damaged: wrong hash of its {0}")]
+    #[error("the archive is damaged: wrong hash of the {0}")]
     Digest(Portion),
     /// The archive is shorter or longer than it says.
     #[error(

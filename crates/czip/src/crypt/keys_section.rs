@@ -47,7 +47,10 @@ pub enum UnwrapError {
     #[error("none of the given private keys opens this archive")]
     NotARecipient,
     /// An ssh key's passphrase was not given.
-    #[error("the passphrase of \"{file}\" is needed, but was not given")]
+    #[error(
+        "the passphrase of \"{file}\" is needed, but was not given (run this where standard input and standard \
+         error are a terminal, or use a key without a passphrase)"
+    )]
     NoPassphrase {
         /// The key's file.
         file: String,

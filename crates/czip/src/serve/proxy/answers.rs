@@ -74,39 +74,36 @@ impl Origin {
             }
         }
         let passed = self.client.pass(client, &head, body).await;
-        if passed.status() != StatusCode::NOT_FOUND {
-            return Ok(passed);
+        let is_missing = passed.status() == StatusCode::NOT_FOUND;
+        if is_missing {
+            match self.within(shared, &head, &safe).await {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) => {}
+                Err(why) => why_not = why_not.or(Some(why)),
+            }
         }
-        Ok(match self.within(shared, &head, &safe).await {
-            Some(answer) => answer,
-            // That there is nothing would not be true.
-            None => match why_not {
-                Some(why) => refusal(
-                    StatusCode::BAD_GATEWAY,
-                    &format!(
-                        "the origin has {path}{SUFFIX} but not the file itself, and that archive cannot be used: {why}"
-                    ),
-                ),
-                None => passed,
-            },
+        let Some(why) = why_not else {
+            return Ok(passed);
+        };
+        self.counters.fell_back.fetch_add(1, Relaxed);
+        Ok(match is_missing {
+            // That there is nothing may not be true.
+            true => refusal(
+                StatusCode::BAD_GATEWAY,
+                &format!("the origin does not have {path}, and {why}"),
+            ),
+            false => passed,
         })
     }
 
     /// The content of the archive that is beside the path, if that is of one file; or why it cannot be
     /// used.
-    async fn content(
-        &self,
-        shared: &Arc<Shared>,
-        head: &Parts,
-    ) -> Result<Option<Answer>, Arc<str>> {
+    async fn content(&self, shared: &Arc<Shared>, head: &Parts) -> Result<Option<Answer>, String> {
         let path = head.uri.path();
         let found = match self.archives.find(path).await {
             Beside::Archive(found) => found,
             Beside::Nothing => return Ok(None),
-            Beside::Refused(why) => {
-                self.counters.fell_back.fetch_add(1, Relaxed);
-                return Err(why);
-            }
+            Beside::Refused(why) => return Err(unusable(path, &why)),
         };
         let Contents::Single = found.opened.contents else {
             return Ok(None);
@@ -116,42 +113,58 @@ impl Origin {
             offset: 0,
             opened: found.opened,
         };
-        self.answer_of_archive(shared, head, target, found.cache_control)
+        self.answer_of_archive(shared, head, path, target, found.cache_control)
             .await
             .map(Some)
     }
 
-    /// What is in an archive of a folder, of which the path goes into the inside.
-    async fn within(&self, shared: &Arc<Shared>, head: &Parts, safe: &SafePath) -> Option<Answer> {
+    /// What is in an archive of a folder, of which the path goes into the inside; or why an archive that it
+    /// may be in cannot be used.
+    async fn within(
+        &self,
+        shared: &Arc<Shared>,
+        head: &Parts,
+        safe: &SafePath,
+    ) -> Result<Option<Answer>, String> {
         let path = head.uri.path();
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
         let ends = ends.chain((!safe.has_slash).then_some(path.len()));
+        let mut why_not = None;
         for (end, count) in ends.zip(1..=DEPTH_MAX) {
-            let Beside::Archive(found) = self.archives.find(&path[..end]).await else {
-                continue;
+            let archive = &path[..end];
+            let found = match self.archives.find(archive).await {
+                Beside::Archive(found) => found,
+                Beside::Nothing => continue,
+                Beside::Refused(why) => {
+                    why_not.get_or_insert_with(|| unusable(archive, &why));
+                    continue;
+                }
             };
             let Contents::Several(_) = found.opened.contents else {
                 continue;
             };
-            return match within(found.opened, &safe.components[count..], safe) {
-                Target::Nothing => None,
-                target => self
-                    .answer_of_archive(shared, head, target, found.cache_control)
-                    .await
-                    .ok(),
-            };
+            match within(found.opened, &safe.components[count..], safe) {
+                Target::Nothing => break,
+                target => {
+                    return self
+                        .answer_of_archive(shared, head, archive, target, found.cache_control)
+                        .await
+                        .map(Some);
+                }
+            }
         }
-        None
+        why_not.map_or(Ok(None), Err)
     }
 
-    /// Why not, if it fails before anything was promised.
+    /// An answer out of `archive`. Why not, if it fails before anything was promised.
     async fn answer_of_archive(
         &self,
         shared: &Arc<Shared>,
         head: &Parts,
+        archive: &str,
         target: Target,
         cache_control: Option<String>,
-    ) -> Result<Answer, Arc<str>> {
+    ) -> Result<Answer, String> {
         match answer_with(shared, head, target, cache_control).await {
             Ok(answer) => {
                 self.counters.from_archives.fetch_add(1, Relaxed);
@@ -159,9 +172,12 @@ impl Origin {
             }
             Err(error) => {
                 let path = head.uri.path();
-                tracing::warn!(path, %error, "cannot use the origin's archive; passing on the plain file");
-                self.counters.fell_back.fetch_add(1, Relaxed);
-                Err(error.to_string().into())
+                tracing::warn!(
+                    path,
+                    %error,
+                    "cannot use the origin's archive; passing on the plain file, if there is one"
+                );
+                Err(unusable(archive, &error.to_string()))
             }
         }
     }
@@ -189,6 +205,11 @@ impl Origin {
         let resource = Resource::of_chunk(frame.into(), tag, None);
         send(shared, head, resource).await.map(Some)
     }
+}
+
+/// That the archive beside a path cannot be used, and why.
+fn unusable(path: &str, why: &str) -> String {
+    format!("its archive {path}{SUFFIX} cannot be used: {why}")
 }
 
 /// What no proxy passes.

@@ -206,7 +206,7 @@ impl Archives {
                 tracing::warn!(
                     path,
                     error,
-                    "cannot use the origin's archive; passing on the plain file"
+                    "cannot use the origin's archive; passing on the plain file, if there is one"
                 );
                 self.opened.remove(path);
                 let why: Arc<str> = error.into();

@@ -1,16 +1,18 @@
 //! Archives that cannot be used: never wrong bytes, and never worse than without the proxy.
 
 use std::{
+    fs,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
+use refrain_czip::create::Input;
 use refrain_czip_format::header::Profile;
 
 use super::{
     draft::{CONTENT, Draft, with_header_digest},
     server::{Ending, Reply},
-    world::{Origin, World, archive_of, creating, release},
+    world::{Origin, World, archive, archive_of, creating, noise, release},
 };
 
 /// Asks until the answer is whole, which it is the second time at the latest.
@@ -43,6 +45,34 @@ fn where_an_archive_is_damaged_the_plain_file_comes() {
         }
         // The first is in the header. What is kept of others may do for some of the damage.
         assert!(fell_back > 0);
+    }
+}
+
+#[test]
+fn where_an_archive_of_a_folder_is_damaged_the_plain_file_comes_or_the_reason_why_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let site = folder.path().join("site");
+    fs::create_dir(&site).expect("a folder");
+    // In one frame.
+    fs::write(site.join("page"), noise(1, 10_000)).expect("written");
+    let good = archive(vec![Input::Path(site)], &creating(Profile::Small), false);
+    // In the header, and in the frame, where the first answer shows it.
+    for at in [100, good.len() / 2] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        let world = World::new();
+        world.origin.put("/x.czip", &bad, "\"bad\"");
+        for path in ["/x/site/page", "/x/site/page", "/x/site/", "/x"] {
+            let answer = world.get(path, &[]);
+            let said = String::from_utf8_lossy(&answer.body).into_owned();
+            assert_eq!(answer.status, 502, "{path} {at}: {said}");
+            let reason = format!("does not have {path}, and its archive /x.czip cannot be used: ");
+            assert!(said.contains(&reason), "{said}");
+        }
+        assert_eq!(world.status().answers_fell_back, 4);
+        assert_eq!(world.get("/y/site/page", &[]).status, 404);
+        world.origin.put("/x/site/page", b"plain", "\"plain\"");
+        assert_eq!(world.get("/x/site/page", &[]).body, b"plain");
     }
 }
 
@@ -202,7 +232,7 @@ fn an_archive_of_pieces_without_number_has_its_plain_file_passed() {
 #[test]
 fn an_origin_that_dies_in_the_middle_cuts_the_answer_short() {
     // More than is fetched at once.
-    let content = super::world::noise(1, 12_000_000);
+    let content = noise(1, 12_000_000);
     let stored = archive_of(&content, &Default::default(), false);
     let world = World::new();
     world.origin.put("/x", &content, "\"plain\"");
