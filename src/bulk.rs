@@ -78,7 +78,7 @@ pub(crate) struct BulkArguments {
     chunk_size: Option<u32>,
     /// Set the shortest chunk [default: average / 4]
     ///
-    /// The HARENS paper uses the average.
+    /// In the HARENS paper, the shortest chunk equals the average.
     #[arg(long, value_name = "SIZE", value_parser = bounded::size)]
     chunk_min: Option<ByteSize>,
     /// Cut chunks by this method: modp, pack or fixed [default: modp]

@@ -237,10 +237,15 @@ fn memory_and_lanes(config: &Config) -> [String; 3] {
     };
     let fewer_lanes = fewer(link.lanes_max < config.lanes_max.into());
     let fewer_flows = fewer(link.flows_max < config.flows_max.into());
-    let lanes = link.lanes_max.min(config.lanes.into());
+    let most_lanes = format!("at most {} per link{fewer_lanes}", link.lanes_max);
+    let lanes = match config.role {
+        // Only near ends open lanes.
+        Role::Far => most_lanes,
+        _ => format!("{}, {most_lanes}", link.lanes_max.min(config.lanes.into())),
+    };
     [
         memory,
-        format!("{lanes}, at most {}{fewer_lanes}", link.lanes_max),
+        lanes,
         format!("{} per link{fewer_flows}", link.flows_max),
     ]
 }

@@ -57,6 +57,8 @@ pub(crate) struct Found {
 pub(crate) enum AskError {
     #[error("no gateway answers at {place}: {}{}", cause.root_cause(), hint(place))]
     Unreachable { place: Place, cause: anyhow::Error },
+    #[error("cannot open \"{0}\": permission denied (run this as root or as the gateway's user)")]
+    Denied(Place),
     #[error("the gateway at {0} needs its admin token: give --admin {0} --admin-token-file FILE")]
     NeedsToken(Place),
     #[error("the gateway at {0} refused this admin token (--admin-token-file must have its token)")]
@@ -127,6 +129,10 @@ fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>
                 Ok(gateway) => found.push(gateway),
                 // Left by one that was killed.
                 Err(error) if error.is_refusal() => {}
+                Err(AskError::Denied(place)) => {
+                    is_denied = true;
+                    notes.push(format!("this user cannot open {place}"));
+                }
                 Err(error) => notes.push(crate::in_words(&error.into())),
             }
         }
@@ -191,9 +197,12 @@ pub(crate) fn read_token(path: &Path) -> anyhow::Result<String> {
 
 /// Asks one gateway for its status.
 pub(crate) fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError> {
-    let unreachable = |cause| AskError::Unreachable {
-        place: place.clone(),
-        cause,
+    let unreachable = |cause: anyhow::Error| {
+        let place = place.clone();
+        match io_kind(&cause) {
+            Some(io::ErrorKind::PermissionDenied) => AskError::Denied(place),
+            _ => AskError::Unreachable { place, cause },
+        }
     };
     let (code, json) = match place {
         Place::Socket(path) => get_from_socket(path.clone()).map_err(unreachable)?,
@@ -267,14 +276,17 @@ impl AskError {
         let AskError::Unreachable { cause, .. } = self else {
             return false;
         };
-        let cause = cause.downcast_ref::<io::Error>();
-        cause.is_some_and(|error| {
-            matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
-            )
-        })
+        matches!(
+            io_kind(cause),
+            Some(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+        )
     }
+}
+
+/// The kind of an error of the system, such as that of a local socket.
+fn io_kind(cause: &anyhow::Error) -> Option<io::ErrorKind> {
+    let error = cause.downcast_ref::<io::Error>();
+    error.map(io::Error::kind)
 }
 
 /// Why a text is not a place.
@@ -315,6 +327,7 @@ mod tests {
     use std::{
         io::{Read, Write},
         net::TcpListener,
+        os::unix::fs::PermissionsExt,
         thread,
     };
 
@@ -403,6 +416,30 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_that_this_user_may_not_open_asks_for_another_user() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("refrain");
+        std::fs::create_dir(&folder).expect("a folder");
+        let socket = folder.join("near-1.sock");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        let closed = std::fs::Permissions::from_mode(0o000);
+        std::fs::set_permissions(&socket, closed).expect("its owner may");
+        // Root may open all.
+        if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+            return;
+        }
+        let error = ask(&Place::Socket(socket.clone()), None);
+        let error = error.map(|_| ()).expect_err("denied").to_string();
+        let advice = "permission denied (run this as root or as the gateway's user)";
+        assert!(error.ends_with(advice), "{error}");
+        let advised = or_else_advise(find_in(&[folder], &[]), "--peer");
+        let advised = advised.map(|_| ()).expect_err("none").to_string();
+        let named = format!("(this user cannot open {})", socket.display());
+        assert!(advised.contains(&named), "{advised}");
+        assert!(advised.contains("; run the command as root"), "{advised}");
+    }
+
+    #[test]
     fn a_gateway_that_wants_a_token_is_named() {
         let closed = answers("401 Unauthorized", "a token is needed");
         let error = find_in(&[], &[&closed])
@@ -470,6 +507,6 @@ mod tests {
             assert!(matches!(error, PlaceError::NoPort), "{text}: {error}");
         }
         let url = "http://127.0.0.1:9001/".parse::<Place>();
-        assert!(matches!(url, Err(PlaceError::Address(TargetError::Url))));
+        assert!(matches!(url, Err(PlaceError::Address(TargetError::Url(_)))));
     }
 }

@@ -1,12 +1,13 @@
 //! `refrain near` and `refrain far`: run until told to stop.
 //!
 //! SIGTERM and Ctrl-C drain: no new flows, open ones go on for the drain time-out; a second
-//! signal stops at once. SIGHUP reloads rules, clients and time-outs, at a far end peer keys too,
-//! and names what else changed; open flows go on.
+//! signal stops at once. SIGHUP reloads the options that need no restart, and names what else
+//! changed; open flows go on.
 
 use std::{
     future::Future,
     io::{self, Write},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -18,6 +19,7 @@ use refrain_gateway::{
     config::Config,
     gateway::Gateway,
     local_socket::{self, SocketFile},
+    memory::smaller_caches,
     options::Role,
     settings::ConfigError,
     start::{Tasks, start},
@@ -96,6 +98,17 @@ fn run<P: Program>(
     let options = &arguments.options;
     let started = options.resolve()?;
     let log = arguments.log.begin(started.log);
+    if !arguments.dry_run {
+        tracing::info!(
+            "refrain {} {}{}, using SIMD path {}",
+            started.role.name(),
+            env!("CARGO_PKG_VERSION"),
+            options
+                .file()
+                .map_or_else(String::new, |file| format!(" with {}", file.display())),
+            started.matching.backend.instruction_set()
+        );
+    }
     crate::warn_of_unread_variables(P::ROLE);
     warn_of(&started);
     if arguments.dry_run {
@@ -109,15 +122,6 @@ fn run<P: Program>(
     let ended = block_on(started.peers.len(), async {
         let mut tasks = Tasks::default();
         let gateway = start(started.clone(), &mut tasks).await?;
-        tracing::info!(
-            "refrain {} {}{}, using SIMD path {}",
-            started.role.name(),
-            env!("CARGO_PKG_VERSION"),
-            options
-                .file()
-                .map_or_else(String::new, |file| format!(" with {}", file.display())),
-            started.matching.backend.instruction_set()
-        );
         let reload = || {
             let new = options.resolve()?;
             gateway.reload(&new);
@@ -131,7 +135,7 @@ fn run<P: Program>(
             }
         };
         let result = tokio::select! {
-            served = serve(&gateway, &started, tasks, reload) => served,
+            served = serve(&gateway, &started, options.file(), tasks, reload) => served,
             Err(error) = missing => Err(error.into()),
         };
         tokio::task::spawn_blocking(move || gateway.settle()).await?;
@@ -145,7 +149,7 @@ fn run<P: Program>(
 
 /// Logs what is allowed, and hardly meant.
 fn warn_of(config: &Config) {
-    for warning in config.warnings() {
+    for warning in config.warnings().into_iter().chain(smaller_caches(config)) {
         tracing::warn!("{warning}");
     }
 }
@@ -168,6 +172,7 @@ fn block_on(peers: usize, gateway: impl Future<Output = anyhow::Result<()>>) -> 
 async fn serve(
     gateway: &Arc<Gateway>,
     started: &Config,
+    file: Option<&Path>,
     mut tasks: Tasks,
     reload: impl Fn() -> Result<Config, ConfigError>,
 ) -> anyhow::Result<()> {
@@ -184,11 +189,7 @@ async fn serve(
         match reload() {
             Ok(new) => {
                 let unapplied = started.readings.needs_restart(&new.readings, started.role);
-                let keys = match started.role {
-                    Role::Far => "peer keys, ",
-                    _ => "",
-                };
-                tracing::info!("reloaded {keys}rules, clients and time-outs");
+                tracing::info!("{}", reloaded(file, started.role));
                 warn_of(&new);
                 if !unapplied.is_empty() {
                     let keys: Vec<_> = unapplied.iter().map(|spec| spec.key).collect();
@@ -213,6 +214,24 @@ async fn serve(
     }
     tokio::time::sleep(LEAVE).await;
     Ok(())
+}
+
+/// What SIGHUP has reloaded, for the log. Without a configuration file, only the files that options name can have
+/// changed.
+fn reloaded(file: Option<&Path>, role: Role) -> String {
+    match (file, role) {
+        (Some(file), _) => format!(
+            "reloaded {}: all options that need no restart",
+            file.display()
+        ),
+        (None, Role::Far) => {
+            "no configuration file: reloaded only peer keys (--peer-key)".to_owned()
+        }
+        (None, _) => {
+            "no configuration file: reloaded only users (--proxy-auth) and names of peers (--peer-key)"
+                .to_owned()
+        }
+    }
 }
 
 /// Serves `refrain status` on this machine. A gateway runs as well without.

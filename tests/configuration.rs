@@ -51,7 +51,7 @@ fn sighup_names_what_only_a_restart_applies_and_reloads_the_rest() {
     far.signal("HUP");
     far.wait_for_log(&["kept the old configuration"]);
     assert_eq!(
-        far.log().matches("restart").count(),
+        far.log().matches("after a restart").count(),
         1,
         "nothing to restart for"
     );
@@ -462,17 +462,20 @@ fn a_check_refuses_what_the_near_end_would_refuse() {
 fn a_dry_run_says_how_many_lanes_the_memory_has_room_for() {
     let site = Site::new();
     let key = site.path("far.key").display().to_string();
-    let own = ["far", "--dry-run", "--listen", "127.0.0.1:0", "--key", &key];
-    let own = [&own[..], &["--peer-key", &site.near_key]].concat();
-    let lanes = |memory: &str| {
-        let tried = refrain(&[&own[..], &["--memory", memory]].concat());
+    let own = ["--dry-run", "--key", &key, "--peer-key", &site.near_key];
+    let far = ["far", "--listen", "127.0.0.1:0"];
+    let near = ["near", "--peer", "far.example", "--socks5", "1080"];
+    let lanes = |end: &[&str], memory: &str| {
+        let tried = refrain(&[end, &own[..], &["--memory", memory]].concat());
         let said = String::from_utf8_lossy(&tried.stdout).into_owned();
         let line = said.lines().find_map(|line| line.strip_prefix("  lanes "));
         line.expect("it says").trim().to_owned()
     };
-    assert_eq!(lanes("8GiB"), "4, at most 16");
-    let fewer = lanes("40MiB");
-    assert_eq!(fewer, "1, at most 1: the memory has no space for more");
+    assert_eq!(lanes(&near, "8GiB"), "4, at most 16 per link");
+    assert_eq!(lanes(&far, "8GiB"), "at most 16 per link");
+    let fewer = "at most 1 per link: the memory has no space for more";
+    assert_eq!(lanes(&near, "40MiB"), format!("1, {fewer}"));
+    assert_eq!(lanes(&far, "40MiB"), fewer);
 }
 
 #[test]

@@ -120,8 +120,7 @@ fn the_first_line_is_the_answer() {
     const MONEY: &str = "saves 898.00 of the cost of 1825.40 per month (49.2 %)";
     const LOSS: &str = "costs 1.00 more per month than the 27.40 without elimination";
     const SENDER: &str = "saves 12.0 TB of 20.0 TB of traffic per month (60.0 %)";
-    const CPU: &str =
-        "It needs 0.00200 CPU hours per saved GB, and pays if 1 GB of traffic is worth more";
+    const CPU: &str = "It needs 0.00200 CPU hours per saved GB, and pays if these are cheaper than 1 GB of traffic";
     const PRICE: &str =
         "Break-even price per GB of traffic: 0.000200 (in the currency of your prices)";
     for (arguments, saves, break_even) in [
@@ -133,7 +132,7 @@ fn the_first_line_is_the_answer() {
         (
             "--redundancy-sender 60%",
             SENDER,
-            "It needs 0.00311 CPU hours per saved GB, and pays if 1 GB of traffic is worth more",
+            "It needs 0.00311 CPU hours per saved GB, and pays if these are cheaper than 1 GB of traffic",
         ),
     ] {
         let all = format!("cost --traffic 20TB --redundancy 50% --cpu-receiver 3.6 {arguments}");

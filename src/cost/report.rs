@@ -118,7 +118,7 @@ impl Report {
             (Some(0.0), _) => "It adds no CPU time, so it pays at any price of traffic".to_owned(),
             (_, Some(price)) => format!("Break-even price per GB of traffic: {}", amount(price)),
             (Some(hours), None) => format!(
-                "It needs {} CPU hours per saved GB, and pays if 1 GB of traffic is worth more",
+                "It needs {} CPU hours per saved GB, and pays if these are cheaper than 1 GB of traffic",
                 amount(hours)
             ),
         };

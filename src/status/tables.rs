@@ -3,6 +3,7 @@
 //! With `--verbose`, traffic is shown as a sum that adds up: the bytes of applications, less those that each layer
 //! saved, plus those of the link itself, are the bytes on the link.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use refrain_gateway::status::{
@@ -77,8 +78,12 @@ pub(super) fn print(status: &Status, view: View, out: &mut impl Write) -> io::Re
             writeln!(out, "{}: gets {new} connections: {reason}", peer.label())?;
         }
     }
+    // A peer may have several links, each with a row that has the peer's error.
+    let mut told = BTreeSet::new();
     for peer in &status.peers {
-        if let Some(error) = &peer.last_error {
+        if let Some(error) = &peer.last_error
+            && told.insert((&peer.key, error))
+        {
             writeln!(out, "{}: {error}{}", peer.label(), ago(peer.last_error_s))?;
         }
     }

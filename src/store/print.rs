@@ -71,7 +71,7 @@ pub(super) fn added(report: &AddReport, out: &mut dyn Write) -> io::Result<()> {
         ("unchanged", report.unchanged_files),
         ("changed or missing", report.dropped_files),
         ("in damaged lists", report.damaged_files),
-        ("empty", report.empty_files),
+        ("empty files", report.empty_files),
         ("symbolic links", report.symlinks),
         ("special files", report.special_files),
         ("private, skipped", report.private),

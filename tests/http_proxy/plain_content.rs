@@ -125,7 +125,8 @@ fn a_reload_applies_to_the_next_request() {
     pair.near.wait_for_log(&["reloaded"]);
     client.say_more(&request);
     assert_eq!(client.answer().1, "identity");
-    assert!(!pair.near.log().contains("restart"), "{}", pair.near.log());
+    let log = pair.near.log();
+    assert!(!log.contains("after a restart"), "{log}");
 }
 
 /// An origin with two representations of a page, each with a strong validator, as Apache names them.

@@ -216,7 +216,7 @@ fn the_log_is_complete_when_the_program_ends() {
     assert!(log.contains("draining"), "{log}");
     assert!(log.lines().any(|line| line.ends_with(": stopped")), "{log}");
 
-    // A taken address is the first thing that fails behind a first line.
+    // A taken address of the admin page is the first thing that fails behind some lines.
     let taken = pair.near.admin.to_string();
     let key = pair.site.path("far.key").display().to_string();
     let mut far = command(&["far", "--key", &key, "--peer-key", &pair.site.near_key]);
@@ -224,7 +224,8 @@ fn the_log_is_complete_when_the_program_ends() {
     let ended = far.args(options).output().expect("the program runs");
     let error = String::from_utf8_lossy(&ended.stderr);
     let lines: Vec<_> = error.lines().collect();
-    assert!(lines[0].contains("peers may connect to"), "{error}");
+    assert!(lines[0].contains("refrain far "), "{error}");
+    assert!(error.contains("peers may connect to"), "{error}");
     assert!(
         lines
             .last()

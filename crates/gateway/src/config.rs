@@ -129,6 +129,8 @@ config! {
         pub congestion: Congestion = settings.one_with(&CONGESTION, Congestion::of)?;
         /// One direction's cache: 1 MiB to 4 GiB, at most half of `memory`.
         pub cache: ByteSize = resolve_cache(settings, memory)?;
+        /// Whether that was asked for.
+        pub(crate) is_cache_given: bool = settings.is_given(&CACHE_SIZE);
         /// The most open flows of a link: 1 to 10,000, fewer with little memory.
         pub flows_max: u16 = settings.count(&FLOWS_MAX, 1..=limits::FLOWS_MAX as u16)?;
         /// How repeats are found.
@@ -419,7 +421,8 @@ fn resolve_dials(settings: &Settings, peers: &PeerKeys) -> Result<Vec<Dial>, Con
             Some((name, address)) => (Some(name.to_owned()), address),
             None => (None, text),
         };
-        Target::with_default_port(address, LANES_PORT).map(|address| (name, address))
+        let address = Target::with_default_port(address, LANES_PORT)?.unless_mistyped()?;
+        Ok::<_, TargetError>((name, address))
     })?;
     if given.len() != peers.len() {
         let (given, keys) = (given.len(), peers.len());
@@ -563,8 +566,9 @@ fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
         listen: address::parse_listen(listen).map_err(|error| wrong("listener", listen, &error))?,
         target: Some(
             target
-                .parse()
-                .map_err(|error: TargetError| wrong("target", target, &error))?,
+                .parse::<Target>()
+                .and_then(Target::unless_mistyped)
+                .map_err(|error| wrong("target", target, &error))?,
         ),
         peer: find_peer(peer)?,
     })

@@ -370,7 +370,8 @@ fn needs_somebody(error: &StoreError) -> bool {
         | StoreError::TooSmall { .. }
         | StoreError::NotADirectory { .. }
         | StoreError::NotAStore { .. } => true,
-        // A file is where a folder should be, or this user may not write there. No disk gets over that.
+        // A file is where a folder should be, or this user may not write there. No disk gets over that. One that is
+        // read-only may have failed, and stops no traffic.
         StoreError::Io { source, .. } => {
             [PermissionDenied, NotADirectory, AlreadyExists].contains(&source.kind())
         }

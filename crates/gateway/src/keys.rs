@@ -4,6 +4,7 @@
 //! readable by its owner alone. A public key is its 32 bytes in base64, one short line that fits
 //! a flag. There is no authority and no certificate: each end names the keys that it accepts.
 
+use std::env;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -90,11 +91,7 @@ pub enum KeyError {
     #[error("\"{}\" is empty (remove it, then run: refrain keygen {})", .0.display(), .0.display())]
     Empty(PathBuf),
     /// There is no private key file of that name.
-    #[error(
-        "cannot open \"{}\": no such file (make a key, as the gateway's user, with: refrain keygen {})",
-        .0.display(),
-        .0.display()
-    )]
+    #[error("cannot open \"{}\": {}", .0.display(), no_such_file(.0))]
     Missing(PathBuf),
     /// Others than the owner can read the file.
     #[error(
@@ -352,6 +349,23 @@ fn public_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".pub");
     name.into()
+}
+
+/// Why there is no private key at `path`, and what to do. A relative path may be right, and the directory wrong: then
+/// another key would be a second mistake.
+fn no_such_file(path: &Path) -> String {
+    let make = format!(
+        "make a key, as the gateway's user, with: refrain keygen {}",
+        path.display()
+    );
+    match env::current_dir() {
+        Ok(directory) if path.is_relative() => format!(
+            "no such file in \"{}\" (relative paths begin at the directory of the start: write the full path, or \
+             {make})",
+            directory.display()
+        ),
+        _ => format!("no such file ({make})"),
+    }
 }
 
 /// What to give instead of the public half at `path`, if the private half is next to it.

@@ -31,6 +31,7 @@ use tokio::sync::Semaphore;
 
 use crate::config::{Config, HistoryOptions, MEMORY_BYTES_MIN};
 use crate::keys::PublicKey;
+use crate::units::decimal_bytes;
 
 /// What a flow takes before it has any share of the pools: what its opener may send at
 /// once, and its task, signals and state, measured and rounded up.
@@ -171,6 +172,21 @@ impl Drop for Reservation {
             }
         }
     }
+}
+
+/// What is to be said where links have smaller caches than `--cache-size` asks for.
+pub fn smaller_caches(config: &Config) -> Option<String> {
+    let budget = MemoryBudget::new(config.memory.0, config.peers.len());
+    let (link, _reserved) = budget.link(config.key.public(), config)?;
+    let (asked, given) = (config.cache.0, link.send_cache.cache_bytes() as u64);
+    (config.is_cache_given && given < asked).then(|| {
+        format!(
+            "--cache-size: a link gets caches of {}, not {}: the memory has no space for more (raise \
+             --memory)",
+            decimal_bytes(given),
+            decimal_bytes(asked)
+        )
+    })
 }
 
 /// The worst case of one link.
@@ -329,6 +345,26 @@ mod tests {
         assert_eq!(bound(4 << 30, 7), (7, "--flows-max"));
         let (flows, option) = bound(64 << 20, 10_000);
         assert!(flows < 1000 && option == "--memory", "{flows} {option}");
+    }
+
+    #[test]
+    fn smaller_caches_than_asked_for_are_a_warning() {
+        let keys = Keys::new().expect("keys");
+        let warned = |options: &[&str]| {
+            let config = keys.far_config(options).expect("valid");
+            smaller_caches(&config)
+        };
+        let smaller = warned(&["--memory", "2GiB", "--cache-size", "1GiB"]);
+        let smaller = smaller.expect("half of it does not fit");
+        let part = "caches of 537 MB, not 1.07 GB: ";
+        assert!(smaller.contains(part), "{smaller}");
+        let fits = ["--memory", "2GiB", "--cache-size", "128MiB"];
+        assert_eq!(warned(&fits), None);
+        let without_caches = ["--memory", "300MiB", "--cache-size", "128MiB"];
+        let without_caches = [&without_caches[..], &["--mode", "off"]].concat();
+        assert_eq!(warned(&without_caches), None);
+        // A default follows the memory.
+        assert_eq!(warned(&["--memory", "300MiB"]), None);
     }
 
     #[test]

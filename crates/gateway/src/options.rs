@@ -374,8 +374,8 @@ options! {
             "Serve /healthz, /metrics and the data of `refrain status` at this address, on loopback unless a \
              host is given. An address other than loopback needs a token.")
             .brief("Serve status and metrics")
-            .in_check("Ask the near end at this admin listener or local socket about its link. Not used with \
-             the options of a pair")
+            .in_check("Ask the near end at this admin listener or local socket about its link. Ignored if \
+             --config, --peer, --key, --peer-key or --connect-timeout is given")
             .value_in_check("[HOST:]PORT|SOCKET");
     }
     Access {
@@ -460,12 +460,14 @@ options! {
             .brief("Limit the rate that this end sends");
         CACHE_SIZE = OptionSpec::new(BOTH, "cache_size", "SIZE", Value("128MiB"),
             "Set the size of the cache of one direction of a link, from 1MiB to 4GiB. Memory is allocated as the \
-             cache fills. With little `memory`, the default is half of `memory`.")
+             cache fills. The cache is smaller, down to 1MiB, if the peer's share of `memory` has no space for it. \
+             `--dry-run` prints its size.")
             .before_0_2("cache").brief("Set the cache size [default: 128MiB]");
         MEMORY = OptionSpec::new(BOTH, "memory", "SIZE",
             Described("a quarter of this machine's or container's memory"),
-            "Limit the memory of all links together, from 40MiB and at least twice the cache. With less memory, \
-             a link has fewer lanes and accepts fewer flows. The process itself needs up to 64MiB more.")
+            "Limit the memory of all links together, from 40MiB and at least twice a given `cache_size`. Each peer \
+             has an equal share. With a small share, a link has smaller caches and fewer lanes, and accepts fewer \
+             flows. `--dry-run` prints them. The process itself needs up to 64MiB more.")
             .brief("Limit the memory of all links");
         LANES = OptionSpec::new(BOTH, "lanes", "COUNT", Value("4"),
             "Keep this many lanes open per link, 1 to 16. Only near ends open lanes: a far end ignores it.");

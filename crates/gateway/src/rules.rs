@@ -154,10 +154,13 @@ pub enum RuleError {
     /// The host or the port is malformed.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// A host without a port.
+    #[error("no port: write {0}:80, or {0}:* for all ports")]
+    NoPort(String),
     /// Neither a number, nor a range `a-b`, nor `*`.
     #[error("the port must be a number from 1 to 65535, a range such as 8000-8099, or *")]
     BadPorts,
-    /// Something with a slash that is no CIDR range.
+    /// Something with a slash that is no CIDR range, or a name that only a mistyped address has.
     #[error("not an address or a range of addresses, such as 10.0.0.0/8:443 or [fd00::/8]:443")]
     BadNet,
     /// The same of clients, which have no port, and so need no brackets.
@@ -196,9 +199,12 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Rule, RuleError> {
         if text.contains("://") {
-            return Err(TargetError::Url.into());
+            return Err(TargetError::of_url(text).into());
         }
-        let (host, ports) = split_port(text)?;
+        let Ok((host, ports)) = split_port(text) else {
+            let host: HostPattern = text.parse()?;
+            return Err(RuleError::NoPort(host.to_string()));
+        };
         Ok(Rule {
             host: host.parse()?,
             ports: parse_ports(ports)?,
@@ -237,7 +243,11 @@ impl FromStr for HostPattern {
         if name.contains('*') {
             return Err(RuleError::BadWildcard);
         }
-        match (name.parse()?, wildcard) {
+        let host: Host = name.parse()?;
+        if host.is_mistyped_address() {
+            return Err(RuleError::BadNet);
+        }
+        match (host, wildcard) {
             (Host::Domain(suffix), true) => Ok(HostPattern::Below(format!(".{suffix}"))),
             (_, true) => Err(RuleError::BadWildcard),
             (Host::Domain(name), false) => Ok(HostPattern::Name(name)),
@@ -481,14 +491,34 @@ mod tests {
     #[test]
     fn each_fault_has_its_error() {
         let fault = |text: &str| text.parse::<Rule>().unwrap_err();
-        assert_eq!(fault("example.org"), TargetError::NoPort.into());
+        for host in [
+            "example.org",
+            "*.example.org",
+            "*",
+            "10.0.0.0/8",
+            "[fd00::/8]",
+            "[::1]",
+        ] {
+            assert_eq!(fault(host), RuleError::NoPort(host.to_owned()));
+        }
+        assert_eq!(fault("10.0.0.0/33"), RuleError::PrefixTooLong(32));
+        let url = TargetError::Url("intranet:80".to_owned());
+        assert_eq!(fault("http://intranet:80/"), url.into());
         assert_eq!(fault("::1:80"), TargetError::BadIpv6.into());
         assert_eq!(fault("fd00::/8:80"), TargetError::BadIpv6.into());
         assert_eq!(fault("a:80-79"), RuleError::BadPorts);
         assert_eq!(fault("a:http"), RuleError::BadPorts);
         assert_eq!(fault("10.0.0.0/33:80"), RuleError::PrefixTooLong(32));
         assert_eq!(fault("[fd00::/129]:80"), RuleError::PrefixTooLong(128));
-        assert_eq!(fault("10.0.0/8:80"), RuleError::BadNet);
+        for mistyped in [
+            "10.0.0/8:80",
+            "10.0.0:80",
+            "300.1.1.1:80",
+            "10.20.0.0-10.20.0.9:80",
+            "*.10.20:80",
+        ] {
+            assert_eq!(fault(mistyped), RuleError::BadNet, "{mistyped}");
+        }
         assert_eq!(fault("a.*.org:80"), RuleError::BadWildcard);
         assert_eq!(fault("*.10.0.0.1:80"), RuleError::BadWildcard);
         let meant = "10.0.0.0/8".parse().unwrap();

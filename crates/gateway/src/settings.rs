@@ -98,7 +98,7 @@ pub enum Origin {
 pub struct Place {
     spec: &'static OptionSpec,
     origin: Origin,
-    /// The value as given; `None` for secrets and where it is not one text.
+    /// The value as given; `None` for secrets, switches that are on, and where it is not one text.
     text: Option<String>,
 }
 
@@ -390,10 +390,12 @@ impl Settings {
 
 impl Place {
     fn of(spec: &'static OptionSpec, text: &str, origin: &Origin) -> Place {
+        // The flag of a switch is written without a value.
+        let is_shown = !(spec.is_secret || spec.is_switch() && text == "true");
         Place {
             spec,
             origin: origin.clone(),
-            text: (!spec.is_secret).then(|| shown(text)),
+            text: is_shown.then(|| shown(text)),
         }
     }
 
@@ -410,7 +412,7 @@ impl Place {
         let mut reason = reason.to_string();
         let has_comma = self.text.as_ref().is_some_and(|text| text.contains(','));
         if has_comma && self.spec.repeats && matches!(self.origin, Origin::File { .. }) {
-            reason += " (several values must be an array: [\"…\", \"…\"])";
+            reason = "several values must be an array: [\"…\", \"…\"]".to_owned();
         }
         match &self.text {
             None => format!("{option}: {reason}"),

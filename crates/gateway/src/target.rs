@@ -45,7 +45,7 @@ pub enum Host {
 }
 
 /// Why a text is not a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// Longer than [`TARGET_BYTES_MAX`] bytes.
@@ -65,12 +65,15 @@ pub enum TargetError {
     /// More colons than a host and a port have.
     #[error("too many colons: expected HOST:PORT")]
     Colons,
-    /// A URL where a host and a port belong.
-    #[error("a URL: write only its host and port, as in git.example.org:80")]
-    Url,
+    /// A URL where a host and a port belong, and what to write instead.
+    #[error("a URL: write {0}")]
+    Url(String),
     /// An empty name, an empty label, or a byte that host names do not have.
     #[error("not a host name: expected letters, digits, '-', '_' and '.'")]
     BadName,
+    /// A name that only a mistyped address has.
+    #[error("not an IPv4 address: expected four numbers from 0 to 255, such as 10.0.0.5")]
+    BadIpv4,
     /// The name is longer than [`NAME_BYTES_MAX`] bytes.
     #[error("a host name longer than {NAME_BYTES_MAX} bytes")]
     NameTooLong,
@@ -93,6 +96,14 @@ impl Target {
         }
     }
 
+    /// This target, unless its host is a mistyped address. For options alone: clients may ask for any name.
+    pub(crate) fn unless_mistyped(self) -> Result<Target, TargetError> {
+        match self.host.is_mistyped_address() {
+            true => Err(TargetError::BadIpv4),
+            false => Ok(self),
+        }
+    }
+
     /// Reads the wire form.
     pub fn from_wire(bytes: &[u8]) -> Result<Target, TargetError> {
         if bytes.len() > TARGET_BYTES_MAX {
@@ -100,6 +111,21 @@ impl Target {
         }
         let text = std::str::from_utf8(bytes).map_err(|_| TargetError::BadName)?;
         text.parse()
+    }
+}
+
+impl TargetError {
+    /// The error about a URL, with its host and its port as far as it has them.
+    pub(crate) fn of_url(url: &str) -> TargetError {
+        let (_, rest) = url.split_once("://").unwrap_or_default();
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let address = authority.rsplit('@').next().unwrap_or_default();
+        let target = address.parse::<Target>().map(|target| target.to_string());
+        let target = target.or_else(|_| {
+            let host = address.parse::<Host>();
+            host.map(|host| format!("{host}:PORT"))
+        });
+        TargetError::Url(target.unwrap_or_else(|_| "HOST:PORT".to_owned()))
     }
 }
 
@@ -111,7 +137,7 @@ impl FromStr for Target {
             return Err(TargetError::TooLong);
         }
         if text.contains("://") {
-            return Err(TargetError::Url);
+            return Err(TargetError::of_url(text));
         }
         let (host, port) = split_port(text)?;
         Target::new(host.parse()?, parse_port(port)?)
@@ -149,6 +175,17 @@ impl Host {
             return Err(TargetError::BadName);
         }
         Ok(Host::Domain(name.to_ascii_lowercase()))
+    }
+
+    /// Whether it is a name that only a mistyped address or range has: it ends with a number, which no domain
+    /// does (RFC 3696, section 2), or has no letter.
+    pub(crate) fn is_mistyped_address(&self) -> bool {
+        let Host::Domain(name) = self else {
+            return false;
+        };
+        let has_letters = name.bytes().any(|byte| byte.is_ascii_alphabetic());
+        let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+        !has_letters || name.rsplit('.').next().is_some_and(is_number)
     }
 }
 
@@ -266,6 +303,36 @@ mod tests {
     }
 
     #[test]
+    fn a_mistyped_address_is_told_from_a_name() {
+        let is_mistyped = |text: &str| text.parse::<Host>().unwrap().is_mistyped_address();
+        for text in [
+            "300.1.1.1",
+            "300.1.1.1.",
+            "10.20.0",
+            "10.20.0.0.1",
+            "10.20.0.0-10.20.0.9",
+            "10.20.0.1-9",
+            "web.1",
+            "2130706433",
+        ] {
+            assert!(is_mistyped(text), "{text}");
+            let target = Target::new(text.parse().unwrap(), 80).unwrap();
+            assert_eq!(target.unless_mistyped(), Err(TargetError::BadIpv4));
+        }
+        for text in [
+            "10.0.0.1",
+            "[::1]",
+            "1.example",
+            "10.in-addr.arpa",
+            "web-1",
+            "3com",
+            "ip-10-0-0-5",
+        ] {
+            assert!(!is_mistyped(text), "{text}");
+        }
+    }
+
+    #[test]
     fn each_fault_has_its_error() {
         let cases = [
             ("example.org", TargetError::NoPort),
@@ -286,6 +353,16 @@ mod tests {
             ("ex\r\nample:80", TargetError::BadName),
             ("user@host:80", TargetError::BadName),
         ];
+        let urls = [
+            ("http://LocalHost:7000", "localhost:7000"),
+            ("http://localhost:7000/x?y=z:1", "localhost:7000"),
+            ("https://user:secret@intranet/", "intranet:PORT"),
+            ("http://[::1]:80", "[::1]:80"),
+            ("http://", "HOST:PORT"),
+            ("http://a\nb:80", "HOST:PORT"),
+        ];
+        let urls = urls.map(|(text, meant)| (text, TargetError::Url(meant.to_owned())));
+        let cases = cases.into_iter().chain(urls);
         for (text, error) in cases {
             assert_eq!(text.parse::<Target>(), Err(error), "{text:?}");
         }

@@ -54,6 +54,26 @@ fn the_savings_are_shown_however_narrow_the_terminal_is() {
     assert!(head.len() <= 60 && head.ends_with("saved"), "{out}");
 }
 
+#[test]
+fn an_error_of_a_peer_with_several_links_is_shown_once() {
+    let mut status = status();
+    let peer = |key: &str| {
+        let mut peer = Peer::default();
+        key.clone_into(&mut peer.key);
+        peer.last_error = Some("the connection closed".to_owned());
+        peer
+    };
+    status.peers = vec![peer("a"), peer("a"), peer("b")];
+    let view = View {
+        is_verbose: false,
+        columns_max: 80,
+    };
+    let mut out = Vec::new();
+    print(&status, view, &mut out).expect("memory");
+    let out = String::from_utf8(out).expect("text");
+    assert_eq!(out.matches("the connection closed").count(), 2, "{out}");
+}
+
 fn status() -> Status {
     serde_json::from_value(serde_json::json!({
             "role": "near", "version": "0.1.0", "kernels": "avx2", "uptime_s": 3.0, "mode": "auto",

@@ -21,7 +21,7 @@ impl Access {
         })?;
         let open_to_all = open_to_all.unwrap_or(false);
         if open_to_all && clients.is_some() {
-            return Err(settings.wrong(&OPEN_TO_ALL, "contradicts --clients"));
+            return Err(settings.wrong(&OPEN_TO_ALL, "cannot be used with --clients"));
         }
         Ok(Access {
             clients,

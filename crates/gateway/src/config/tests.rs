@@ -369,7 +369,9 @@ fn each_bad_value_names_its_flag() {
         ["--idle-timeout", "0s"],
         ["--dead-after", "4"],
         ["--allow", "10.0.0.1/8:80"],
+        ["--allow", "300.1.1.1:80"],
         ["--exclude", "a"],
+        ["--exclude", "10.20.0.0-10.20.0.9:*"],
         ["--forward", "127.0.0.1:80"],
         ["--forward", "example.org:80=a:80"],
         ["--forward", "80=a"],
@@ -490,6 +492,10 @@ fn each_peer_of_a_near_end_has_one_key_by_its_name() {
         ),
         (&["second=a", &by_key, "second=b"], "expected 3, found 2"),
         (&["second=a:b:c", &by_key], "--peer \"second=a:b:c\""),
+        (
+            &["second=300.1.1.1:7000", &by_key],
+            "--peer \"second=300.1.1.1:7000\": not an IPv4 address",
+        ),
     ] {
         let error = near(peers).unwrap_err().to_string();
         assert!(error.contains(part), "{peers:?}: {error}");
@@ -524,6 +530,7 @@ fn a_route_names_targets_and_a_peer() {
         ("a:1@", "expected targets and a peer"),
         ("a:1@nobody", "unknown peer"),
         ("a@b", "--route \"a@b\""),
+        (&format!("10.20.0:*@{key}"), "not an address or a range"),
     ] {
         let error = near(text).unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");

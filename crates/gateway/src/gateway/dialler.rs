@@ -176,12 +176,14 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
             return (Ending::Failed, outlook);
         }
     };
+    tracing::debug!(peer = %peer.label(), %address, lane = lane.id.0, "dialled a lane");
     let began = Instant::now();
     let mut lanes_up = link.lanes_up();
     let had_lanes = *lanes_up.borrow_and_update() > 0;
     let counts = stream.get_ref().0.counts();
     let pace = gateway.pace.clone();
     let end = lane::run(&lane, stream, counts, pace).await;
+    tracing::debug!(peer = %peer.label(), %address, lane = lane.id.0, "a lane ended: {end}");
     peer.remember_effort(&link);
     let came_up = had_lanes || lanes_up.has_changed().unwrap_or(true);
     if let LaneEnd::Lane(LaneFault::Spare) = end {

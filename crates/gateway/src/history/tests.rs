@@ -57,6 +57,19 @@ fn a_thread_that_panics_is_reported() {
 }
 
 #[test]
+fn a_disk_that_became_read_only_stops_no_traffic() {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    for (kind, stops) in [(PermissionDenied, true), (ReadOnlyFilesystem, false)] {
+        let error = StoreError::Io {
+            doing: "open",
+            path: "store/lock".into(),
+            source: kind.into(),
+        };
+        assert_eq!(needs_somebody(&error), stops, "{error}");
+    }
+}
+
+#[test]
 fn a_disk_that_hangs_does_not_hold_up_the_start() {
     let folder = tempfile::tempdir().expect("a folder");
     let [own, other] = ["own", "other"].map(|name| folder.path().join(name));

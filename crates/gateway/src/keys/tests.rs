@@ -132,6 +132,13 @@ fn what_is_no_private_key_is_told_apart() {
     let missing = PrivateKey::load(&dir.path().join("missing"));
     let missing = missing.unwrap_err().to_string();
     assert!(missing.contains("refrain keygen"), "{missing}");
+    assert!(!missing.contains("relative"), "{missing}");
+    let relative = PrivateKey::load(Path::new("no/such.key")).unwrap_err();
+    let here = format!(
+        "no such file in \"{}\"",
+        env::current_dir().unwrap().display()
+    );
+    assert!(relative.to_string().contains(&here), "{relative}");
     let empty = PrivateKey::load(&write(&dir, "empty", ""));
     assert!(matches!(empty, Err(KeyError::Empty(_))));
     let path = write(&dir, "near.key.pub", &format!("{} near\n", public()));

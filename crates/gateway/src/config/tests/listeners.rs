@@ -152,6 +152,7 @@ fn an_error_of_a_forward_names_the_part_that_is_wrong() {
         ("8080:intranet:80:x", "invalid listener \"8080:intranet\": "),
         ("8080:intranet:x", "invalid target \"intranet:x\": "),
         ("8080=intranet", "invalid target \"intranet\": "),
+        ("8080:10.0.0:80", "invalid target \"10.0.0:80\": "),
     ] {
         let error = fixture.near(&["--forward", text]).unwrap_err().to_string();
         let start = format!("--forward \"{text}\": {part}");
@@ -284,7 +285,7 @@ fn a_listener_that_others_can_reach_says_who_may_use_it() {
     assert!(nobody[0].contains("refuses all clients"), "{nobody:?}");
     let both = ["--clients", "::/0", "--open-to-all"];
     let error = fixture.far_fault(&[&forward[..], &both].concat());
-    assert_eq!(error, "--open-to-all \"true\": contradicts --clients");
+    assert_eq!(error, "--open-to-all: cannot be used with --clients");
 }
 
 #[test]
