@@ -207,7 +207,11 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
             }
         }
         let words = refrain_plot::Words {
-            title: "Time of a transfer with --effort auto, once the peer is known",
+            title: if FAST {
+                "Time of a transfer with --effort auto on fast links, once the peer is known"
+            } else {
+                "Time of a transfer with --effort auto on slow links, once the peer is known"
+            },
             across: "link: Mbit/s, round trip",
             up: "times that of the best effort",
         };
