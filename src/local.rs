@@ -327,7 +327,7 @@ mod tests {
     use std::{
         io::{Read, Write},
         net::TcpListener,
-        os::unix::fs::PermissionsExt,
+        os::unix::{fs::PermissionsExt, net::UnixListener},
         thread,
     };
 
@@ -397,13 +397,19 @@ mod tests {
         assert!(advised.ends_with(advice), "{advised}");
     }
 
+    /// The local socket of a near end, and the folder of sockets that it is in.
+    fn socket_in(dir: &Path) -> (PathBuf, PathBuf, UnixListener) {
+        let folder = dir.join("refrain");
+        std::fs::create_dir(&folder).expect("a folder");
+        let socket = folder.join("near-1.sock");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        (folder, socket, listener)
+    }
+
     #[test]
     fn a_gateway_that_cannot_be_asked_is_named_and_hides_no_other() {
         let dir = tempfile::tempdir().expect("a folder");
-        let folder = dir.path().join("refrain");
-        std::fs::create_dir(&folder).expect("a folder");
-        let socket = folder.join("near-1.sock");
-        let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        let (folder, socket, listener) = socket_in(dir.path());
         thread::spawn(move || listener.incoming().flatten().for_each(drop));
         let error = find_in(std::slice::from_ref(&folder), &[])
             .map(|_| ())
@@ -418,10 +424,7 @@ mod tests {
     #[test]
     fn a_socket_that_this_user_may_not_open_asks_for_another_user() {
         let dir = tempfile::tempdir().expect("a folder");
-        let folder = dir.path().join("refrain");
-        std::fs::create_dir(&folder).expect("a folder");
-        let socket = folder.join("near-1.sock");
-        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        let (folder, socket, _listener) = socket_in(dir.path());
         let closed = std::fs::Permissions::from_mode(0o000);
         std::fs::set_permissions(&socket, closed).expect("its owner may");
         // Root may open all.

@@ -129,7 +129,7 @@ config! {
         pub congestion: Congestion = settings.one_with(&CONGESTION, Congestion::of)?;
         /// One direction's cache: 1 MiB to 4 GiB, at most half of `memory`.
         pub cache: ByteSize = resolve_cache(settings, memory)?;
-        /// Whether that was asked for.
+        /// Whether an option gives it.
         pub(crate) is_cache_given: bool = settings.is_given(&CACHE_SIZE);
         /// The most open flows of a link: 1 to 10,000, fewer with little memory.
         pub flows_max: u16 = settings.count(&FLOWS_MAX, 1..=limits::FLOWS_MAX as u16)?;

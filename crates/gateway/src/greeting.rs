@@ -1,4 +1,4 @@
-//! What is said on a lane before it is one: hellos, and why there will be none.
+//! What is said on a lane before it is one: hellos, refusals, and the answers to a check.
 //!
 //! A far end that takes no lane says the reason in place of its hello, so that the user of the
 //! near end reads it where the lanes are missing. A lane that only checks the pair has no link behind it.

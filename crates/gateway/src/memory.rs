@@ -174,7 +174,7 @@ impl Drop for Reservation {
     }
 }
 
-/// What is to be said where links have smaller caches than `--cache-size` asks for.
+/// A warning if links have smaller caches than a given `--cache-size`.
 pub fn smaller_caches(config: &Config) -> Option<String> {
     let budget = MemoryBudget::new(config.memory.0, config.peers.len());
     let (link, _reserved) = budget.link(config.key.public(), config)?;

@@ -40,13 +40,7 @@ fn the_savings_are_shown_however_narrow_the_terminal_is() {
     let mut peer = Peer::default();
     (peer.name, peer.up) = (Some("frankfurt.example.org:7000".to_owned()), true);
     status.peers = vec![peer];
-    let view = View {
-        is_verbose: false,
-        columns_max: 60,
-    };
-    let mut out = Vec::new();
-    print(&status, view, &mut out).expect("memory");
-    let out = String::from_utf8(out).expect("text");
+    let out = printed(&status, 60);
     let head = out
         .lines()
         .find(|line| line.starts_with("peer "))
@@ -64,14 +58,19 @@ fn an_error_of_a_peer_with_several_links_is_shown_once() {
         peer
     };
     status.peers = vec![peer("a"), peer("a"), peer("b")];
+    let out = printed(&status, 80);
+    assert_eq!(out.matches("the connection closed").count(), 2, "{out}");
+}
+
+/// The tables as they are without options, in so many columns.
+fn printed(status: &Status, columns_max: usize) -> String {
     let view = View {
         is_verbose: false,
-        columns_max: 80,
+        columns_max,
     };
     let mut out = Vec::new();
-    print(&status, view, &mut out).expect("memory");
-    let out = String::from_utf8(out).expect("text");
-    assert_eq!(out.matches("the connection closed").count(), 2, "{out}");
+    print(status, view, &mut out).expect("memory");
+    String::from_utf8(out).expect("text")
 }
 
 fn status() -> Status {

@@ -88,7 +88,7 @@ pub(crate) enum UserError {
     /// Two hashes for one user.
     #[error("a user name is given twice")]
     Twice,
-    /// There is no file of that name, which may be a user's.
+    /// There is no file of that name. The value may be the name of a user, without a hash.
     #[error(
         "cannot open \"{}\": no such file (give USER:HASH, as `htpasswd -nB USER` prints it, or a file of such lines)",
         .0.display()
