@@ -13,6 +13,7 @@ mod cost;
 mod czip;
 mod demo;
 mod dry_run;
+mod gateways;
 mod inputs;
 mod interrupt;
 mod keygen;
@@ -21,7 +22,6 @@ mod log;
 mod man;
 mod progress;
 mod report;
-mod run;
 mod standard_io;
 mod status;
 mod stderr;
@@ -110,7 +110,7 @@ enum Command {
                       All options: refrain far --help",
         after_long_help = gateway!("--dry-run, --json-log", "")
     )]
-    Far(run::RunArguments<FarOptions>),
+    Far(gateways::GatewayArguments<FarOptions>),
     /// Run the near end, next to the users
     ///
     /// It opens lanes (connections to the far end), and serves forwards, SOCKS5 and HTTP.
@@ -119,7 +119,7 @@ enum Command {
                       --socks5 1080\n\nAll options: refrain near --help",
         after_long_help = gateway!("--dry-run, --json-log, --require-peer", ", 3 no link (--require-peer)")
     )]
-    Near(run::NearArguments),
+    Near(gateways::NearArguments),
     /// Show the peers, flows and savings of a running gateway
     ///
     /// The first line counts since the gateway started, and the row of a peer since its link began. The round
@@ -175,8 +175,8 @@ impl Command {
         match self {
             Self::Demo(arguments) => demo::run(arguments),
             Self::Keygen(arguments) => keygen::run(arguments),
-            Self::Far(arguments) => run::far(arguments),
-            Self::Near(arguments) => run::near(arguments),
+            Self::Far(arguments) => gateways::far(arguments),
+            Self::Near(arguments) => gateways::near(arguments),
             Self::Status(arguments) => status::run(arguments),
             Self::Store(arguments) => store::run(arguments),
             Self::Czip(arguments) => czip::run(arguments),

@@ -39,7 +39,7 @@ const WORKER_THREADS: &str = "TOKIO_WORKER_THREADS";
 
 /// What `refrain near` and `refrain far` take.
 #[derive(clap::Args)]
-pub(crate) struct RunArguments<O: clap::Args> {
+pub(crate) struct GatewayArguments<O: clap::Args> {
     #[command(flatten)]
     options: O,
     /// Check the configuration, start nothing
@@ -51,7 +51,7 @@ pub(crate) struct RunArguments<O: clap::Args> {
     log: LogForm,
 }
 
-impl<O: clap::Args> RunArguments<O> {
+impl<O: clap::Args> GatewayArguments<O> {
     /// Whether it writes to standard output.
     pub(crate) fn prints(&self) -> bool {
         self.dry_run
@@ -62,7 +62,7 @@ impl<O: clap::Args> RunArguments<O> {
 #[derive(clap::Args)]
 pub(crate) struct NearArguments {
     #[command(flatten)]
-    run: RunArguments<NearOptions>,
+    run: GatewayArguments<NearOptions>,
     /// Exit with code 3 if no link comes up
     ///
     /// The link must be up within TIME of the start, or within --connect-timeout without a value.
@@ -87,12 +87,12 @@ pub(crate) fn near(arguments: &NearArguments) -> anyhow::Result<()> {
     run(&arguments.run, arguments.require_peer)
 }
 
-pub(crate) fn far(arguments: &RunArguments<FarOptions>) -> anyhow::Result<()> {
+pub(crate) fn far(arguments: &GatewayArguments<FarOptions>) -> anyhow::Result<()> {
     run(arguments, None)
 }
 
 fn run<P: Program>(
-    arguments: &RunArguments<Options<P>>,
+    arguments: &GatewayArguments<Options<P>>,
     require_peer: Option<Option<Duration>>,
 ) -> anyhow::Result<()> {
     let options = &arguments.options;
