@@ -205,8 +205,8 @@ mod tests {
     #[test]
     fn a_listener_is_open_to_all_that_reach_it_unless_something_keeps_them_out() {
         let [loopback, wide] = ["127.0.0.1:80", "0.0.0.0:80"].map(|it| it.parse().unwrap());
-        let [local, socks5] = [loopback, wide].map(|address| WayIn::proxy(&SOCKS5, address));
-        let forward = WayIn::proxy(&FORWARD, wide);
+        let [local, socks5] = [loopback, wide].map(|address| WayIn::any_target(&SOCKS5, address));
+        let forward = WayIn::any_target(&FORWARD, wide);
         let open = Access::default();
         assert!(open.is_open_to_all(&socks5) && !open.is_open_to_all(&local));
         assert_eq!(open.describe(&local), "open to this machine only");

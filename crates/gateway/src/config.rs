@@ -540,7 +540,7 @@ fn read_ways_in(settings: &Settings, find_peer: FindPeer<'_>) -> Result<Vec<WayI
     let read = |spec: &'static OptionSpec| match spec.entrance {
         Some(Entrance::Forward) => settings.many_with(spec, |text| parse_forward(text, find_peer)),
         _ => settings.many_with(spec, |text| {
-            Ok::<_, ListenError>(WayIn::proxy(spec, address::parse_listen(text)?))
+            Ok::<_, ListenError>(WayIn::any_target(spec, address::parse_listen(text)?))
         }),
     };
     let ways_in = ways_in().map(read).collect::<Result<Vec<_>, _>>()?;

@@ -6,7 +6,8 @@
 //! options, arguments, settings, config   what users ask for: defined once, merged, valid
 //! start, gateway      the listeners and the peers of one end, and what dials or takes their lanes
 //! acceptor            sockets that listen, with bounds on who has sent nothing yet
-//! listeners, way_in   connections of applications: a file each for forwards, SOCKS and HTTP
+//! listeners, way_in   connections of applications: a file each for forwards, SOCKS, HTTP and redirected ones
+//! virtual_names       addresses for names, so that redirected connections keep their names
 //! access, policy, rules   who may use a listener, and which targets and peers a flow may have
 //! flow, crumbs        an application's connection, read as fast as the link takes it
 //! link                the engine of one peer, shared by flows and lanes
@@ -62,12 +63,14 @@ mod policy;
 pub mod rules;
 mod shared;
 pub mod target;
+pub mod virtual_names;
 pub mod way_in;
 
 pub mod acceptor;
 mod descriptors;
 pub mod http_proxy;
 mod listeners;
+pub mod redirected;
 mod refusal;
 pub mod socks4;
 pub mod socks5;

@@ -1,4 +1,4 @@
-//! Where applications connect: forwards, SOCKS, the HTTP proxy, each a file that serves it ([`SERVERS`]).
+//! Where applications connect: forwards, SOCKS, the HTTP proxy, redirected connections, each a file that serves it ([`SERVERS`]).
 //!
 //! Each accepted connection becomes a flow to a target at the other end. The first bytes
 //! travel with the opening where the client has sent them already; a refusal is passed on
@@ -8,6 +8,7 @@ mod door;
 mod forward;
 mod http;
 mod socks;
+mod transparent;
 
 use std::{
     future::Future,
@@ -32,11 +33,12 @@ use crate::{
     flow::FlowHandle,
     gateway::Gateway,
     link::Standing,
-    options::{FORWARD, HTTP_PROXY, OptionSpec, SOCKS5},
+    options::{FORWARD, HTTP_PROXY, OptionSpec, SOCKS5, TRANSPARENT},
     policy::Policy,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
     target::Target,
+    virtual_names::VirtualNames,
     way_in::WayIn,
 };
 
@@ -56,11 +58,14 @@ static SERVERS: &[(&OptionSpec, Serve)] = &[
     (&FORWARD, |client| Box::pin(client.forward())),
     (&SOCKS5, |client| Box::pin(client.socks())),
     (&HTTP_PROXY, |client| Box::pin(client.http_proxy())),
+    (&TRANSPARENT, |client| Box::pin(client.transparent())),
 ];
 
 /// A listener for applications.
 pub(crate) struct Listener {
     way_in: WayIn,
+    /// The names that its clients' destinations may stand for.
+    names: Option<Arc<VirtualNames>>,
     gateway: Arc<Gateway>,
     outsiders: RateLimitedLog,
     refused_logins: RateLimitedLog,
@@ -69,7 +74,12 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Serves the connections of `socket` until the task is aborted.
-    pub(crate) async fn serve(socket: TcpListener, way_in: WayIn, gateway: Arc<Gateway>) {
+    pub(crate) async fn serve(
+        socket: TcpListener,
+        way_in: WayIn,
+        names: Option<Arc<VirtualNames>>,
+        gateway: Arc<Gateway>,
+    ) {
         let (address, descriptors) = (way_in.listen, &gateway.descriptors);
         let acceptor = Acceptor::new(socket, address, descriptors, UNPROVEN_CLIENTS_MAX);
         let mut servers = SERVERS.iter();
@@ -78,6 +88,7 @@ impl Listener {
         let warnings = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
         let listener = Arc::new(Listener {
             way_in,
+            names,
             gateway,
             outsiders: warnings(),
             refused_logins: warnings(),

@@ -53,6 +53,8 @@ pub(crate) enum Entrance {
     Forward,
     /// Any target that they name. They can be asked for a password.
     Proxy,
+    /// The targets that they connect to, without knowing about this listener.
+    Transparent,
 }
 
 /// Two are the same if they have the same key.
@@ -365,6 +367,12 @@ options! {
              given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
             .entrance(Entrance::Proxy)
             .brief("Serve an HTTP proxy");
+        TRANSPARENT = OptionSpec::new(NEAR, "transparent", "[HOST:]PORT", Nothing,
+            "Accept connections that the firewall of this machine redirects to this address, such as by nft's \
+             `redirect to :PORT`, and carry each to its original destination. Programs then need no proxy. A \
+             connection to a target that refuses is reset. Beyond loopback it needs `clients` or `open_to_all`.")
+            .entrance(Entrance::Transparent)
+            .brief("Accept redirected connections");
         ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
             "Choose the encodings that `http_proxy` asks origins for. `identity`: plain content, in which the \
              link finds repeats, and which it compresses. Upgrades, requests with `Cache-Control: no-transform` \

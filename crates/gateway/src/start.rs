@@ -1,8 +1,8 @@
 //! Starts a gateway: its listeners, and what dials and takes its lanes.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
-use tokio::task::JoinSet;
+use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     acceptor::{self, BindError},
@@ -10,6 +10,9 @@ use crate::{
     gateway::Gateway,
     history::{History, HistoryError},
     listeners::Listener,
+    options::TRANSPARENT,
+    virtual_names::VirtualNames,
+    way_in::WayIn,
 };
 
 /// Why a gateway does not start.
@@ -60,11 +63,25 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
         // `target` is a field of each line already: the module that logs it.
         let forward_target = target.as_ref().map(tracing::field::display);
         tracing::info!(kind, %address, forward_target, "listening");
-        let serving = Listener::serve(socket, way_in, Arc::clone(&gateway));
+        let serving = Listener::serve(socket, way_in, None, Arc::clone(&gateway));
         tasks.listeners.spawn(serving);
     }
     for listener in for_lanes {
         tasks.listeners.spawn(Arc::clone(&gateway).accept(listener));
     }
     Ok(gateway)
+}
+
+/// Has `gateway` take the connections that a firewall redirects to `socket`, and carry them to their original
+/// destinations, which may stand for `names`.
+pub fn take_redirected(
+    gateway: &Arc<Gateway>,
+    socket: TcpListener,
+    names: Arc<VirtualNames>,
+    tasks: &mut Tasks,
+) -> io::Result<()> {
+    let way_in = WayIn::any_target(&TRANSPARENT, socket.local_addr()?);
+    let serving = Listener::serve(socket, way_in, Some(names), Arc::clone(gateway));
+    tasks.listeners.spawn(serving);
+    Ok(())
 }

@@ -3,7 +3,7 @@
 mod store;
 mod targets;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 pub use refrain_proto::counters::PredictionCounters as Predictions;
 use refrain_proto::{
@@ -59,10 +59,39 @@ pub struct Status {
     /// did not count it.
     #[serde(default)]
     pub targets: Vec<TargetTraffic>,
-    /// A row a link, but for links of checks; a peer without a link has one row too.
+    /// Its listeners for applications; none from a program that did not name them.
+    #[serde(default)]
+    pub listeners: Vec<Listening>,
+    /// A row a link; a peer without a link has one row too.
     pub peers: Vec<Peer>,
     /// A row a flow.
     pub flows: Vec<Flow>,
+}
+
+/// A listener for applications.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Listening {
+    /// The option that names it, such as `socks5`.
+    pub option: String,
+    /// Its address, with the port that the system chose for port 0.
+    pub address: SocketAddr,
+    /// Whether it asks for a password.
+    pub asks_password: bool,
+}
+
+impl Listening {
+    fn rows(gateway: &Gateway) -> Vec<Listening> {
+        let config = &gateway.config;
+        let addresses = &gateway.listening()[config.listen.len()..];
+        let has_users = gateway.policy.load().access.users.is_some();
+        let rows = config.ways_in.iter().zip(addresses);
+        let rows = rows.map(|(way_in, &address)| Listening {
+            option: way_in.option.key.to_owned(),
+            address,
+            asks_password: has_users && way_in.is_proxy(),
+        });
+        rows.collect()
+    }
 }
 
 /// The bound on memory, in bytes.
@@ -257,6 +286,7 @@ impl Status {
                 received: Direction::of(&sum.received),
             },
             counted,
+            listeners: Listening::rows(gateway),
             peers: Vec::new(),
             flows: Vec::new(),
         };

@@ -22,8 +22,8 @@ pub struct WayIn {
 }
 
 impl WayIn {
-    /// A listener whose clients name targets.
-    pub(crate) fn proxy(option: &'static OptionSpec, listen: SocketAddr) -> WayIn {
+    /// A listener whose clients each have a target of their own.
+    pub(crate) fn any_target(option: &'static OptionSpec, listen: SocketAddr) -> WayIn {
         WayIn {
             option,
             listen,

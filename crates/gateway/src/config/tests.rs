@@ -149,7 +149,7 @@ fn a_near_end_serves_what_it_is_told_and_allows_nothing_by_itself() {
     let config = fixture.near(&flags).unwrap();
     assert_eq!(config.dials[0].key, fixture.peer);
     let forward = forward("127.0.0.1:8080", "intranet:80");
-    let socks5 = WayIn::proxy(&SOCKS5, "127.0.0.1:1080".parse().unwrap());
+    let socks5 = WayIn::any_target(&SOCKS5, "127.0.0.1:1080".parse().unwrap());
     assert_eq!(config.ways_in, [forward, socks5]);
     assert_eq!(config.allow, AllowRules::new(Vec::new()));
     assert!(

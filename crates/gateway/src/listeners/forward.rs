@@ -2,20 +2,28 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use socket2::SockRef;
+
 use super::Client;
-use crate::refusal::Refusal;
+use crate::{refusal::Refusal, target::Target};
 
 impl Client {
     pub(super) async fn forward(self) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
         let target = listener.way_in.target.as_ref();
         let target = target.expect("a forward has a target");
+        self.carry("forwarded", target).await
+    }
+
+    /// Passes the bytes of a client that speaks to its target from the start: it learns of a refusal by a reset.
+    pub(super) async fn carry(self, kind: &str, target: &Target) -> io::Result<()> {
+        let listener = Arc::clone(&self.listener);
         let peer = listener.gateway.config.role.peer();
         let refused = |refusal: Refusal| {
             let reason = refusal.describe(peer);
             listener.refuse(
                 &refusal,
-                format!("refused a forwarded connection to {target}: {reason}"),
+                format!("refused a {kind} connection to {target}: {reason}"),
             );
         };
         match self.open(target).await {
@@ -29,8 +37,13 @@ impl Client {
             }
             Err(refusal) => {
                 refused(refusal);
-                socket2::SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO))
+                self.reset()
             }
         }
+    }
+
+    /// Has the client's connection end by a reset, now and in the case of this process's death.
+    pub(super) fn reset(&self) -> io::Result<()> {
+        SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO))
     }
 }

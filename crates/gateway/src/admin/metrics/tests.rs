@@ -51,6 +51,7 @@ fn status(peer: &str) -> Status {
             sent: CarriedBytes::default(),
             received: CarriedBytes::default(),
         }],
+        listeners: Vec::new(),
         peers: vec![peer],
         flows: Vec::new(),
     }

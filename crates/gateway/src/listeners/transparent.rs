@@ -1,0 +1,22 @@
+//! Connections that the kernel redirected here: each is a flow to its original destination.
+
+use std::{io, sync::Arc};
+
+use super::Client;
+use crate::redirected::original_target;
+
+impl Client {
+    pub(super) async fn transparent(self) -> io::Result<()> {
+        // First: whatever happens from here on, the client sees a reset and not an end.
+        self.reset()?;
+        let listener = Arc::clone(&self.listener);
+        match original_target(&self.tcp, listener.names.as_deref()) {
+            Ok(target) => self.carry("redirected", &target).await,
+            Err(error) => {
+                let reason = format!("reset a connection from {}: {error}", self.address);
+                listener.refuse(&error, reason);
+                Ok(())
+            }
+        }
+    }
+}
