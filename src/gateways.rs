@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// How long lanes may take to say that the gateway leaves.
-const LEAVE: Duration = Duration::from_millis(200);
+pub(crate) const LEAVE: Duration = Duration::from_millis(200);
 
 /// The variable by which tokio's programs are given a number of threads.
 const WORKER_THREADS: &str = "TOKIO_WORKER_THREADS";
@@ -156,7 +156,10 @@ fn warn_of(config: &Config) {
 
 /// Runs a gateway with so many peers. A link's engine is behind one lock, so threads that no link has to itself would only
 /// hand it to each other (`docs/decisions/0047-a-thread-for-each-link.md`).
-fn block_on(peers: usize, gateway: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+pub(crate) fn block_on<T>(
+    peers: usize,
+    gateway: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if std::env::var_os(WORKER_THREADS).is_none() {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -55,9 +55,14 @@ impl LogForm {
     /// Logs to standard error from now on, which standard output and its JSON stay clear of. No line
     /// waits for a reader that is stuck: what does not fit is lost. The guard's end writes what is left.
     pub(crate) fn begin(&self, level: LevelFilter) -> WorkerGuard {
+        self.begin_with(filter(level))
+    }
+
+    /// The same, for the lines that `filter` lets through.
+    pub(crate) fn begin_with(&self, filter: EnvFilter) -> WorkerGuard {
         let (writer, guard) = in_the_background();
         let log = tracing_subscriber::fmt()
-            .with_env_filter(filter(level))
+            .with_env_filter(filter)
             .with_writer(writer);
         match self.json_log {
             true => log.json().flatten_event(true).init(),

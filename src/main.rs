@@ -22,6 +22,7 @@ mod log;
 mod man;
 mod progress;
 mod report;
+mod run;
 mod standard_io;
 mod status;
 mod stderr;
@@ -43,6 +44,7 @@ use refrain_gateway::{
     options::Role,
     settings::{ConfigError, environment::unread_variables},
 };
+use run::RunFailed;
 use usage::UsageError;
 
 /// The end of the help of commands with a gateway's options.
@@ -120,6 +122,24 @@ enum Command {
         after_long_help = gateway!("--dry-run, --json-log, --require-peer", ", 3 no link (--require-peer)")
     )]
     Near(gateways::NearArguments),
+    /// Run a program, and send all of its connections through the link
+    ///
+    /// The program and its children need no proxy settings and no privileges. Each gets a network of its own, in
+    /// which the kernel redirects all TCP connections to this command. It sends them through the SOCKS5 proxy of a
+    /// near end, and the far end resolves names and connects. Other UDP than queries for names is refused, so programs
+    /// use TCP. Connections to loopback addresses stay inside.
+    #[command(
+        after_help = "Example:\n  refrain run -- git clone https://git.example.org/project.git",
+        after_long_help = "\
+            The exit code is that of the program, or 128 and the number of the signal that ended it. 125: `refrain \
+            run` failed. 126: the program cannot be run. 127: it was not found. The command ends when the program and \
+            all its children have ended. SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on, SIGINT and SIGQUIT as \
+            far as the terminal does not.\n\n\
+            Programs inside cannot use other users' rights (sudo), abstract Unix sockets of the desktop, servers on this \
+            machine's loopback addresses, and ping. Services that work for them, such as docker, are not inside. A \
+            name that does not exist looks like a connection that is reset, because only the far end resolves names."
+    )]
+    Run(run::RunArguments),
     /// Show the peers, flows and savings of a running gateway
     ///
     /// The first line counts since the gateway started, and the row of a peer since its link began. The round
@@ -164,6 +184,8 @@ impl Command {
             Self::Near(arguments) => arguments.prints(),
             Self::Far(arguments) => arguments.prints(),
             Self::Czip(arguments) => arguments.prints(),
+            // Its program may.
+            Self::Run(_) => false,
             _ => true,
         }
     }
@@ -177,6 +199,7 @@ impl Command {
             Self::Keygen(arguments) => keygen::run(arguments),
             Self::Far(arguments) => gateways::far(arguments),
             Self::Near(arguments) => gateways::near(arguments),
+            Self::Run(arguments) => run::run(arguments),
             Self::Status(arguments) => status::run(arguments),
             Self::Store(arguments) => store::run(arguments),
             Self::Czip(arguments) => czip::run(arguments),
@@ -231,6 +254,8 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         usage::EXIT_CODE
     } else if error.is::<NotPaired>() {
         3
+    } else if error.is::<RunFailed>() {
+        run::FAILED
     } else {
         let interrupted = error.downcast_ref::<Interrupted>();
         interrupted.map_or(1, |interrupted| interrupted.exit_code)

@@ -125,6 +125,11 @@ impl Gateway {
         peer.sent.link_bytes + peer.received.link_bytes
     }
 
+    /// The folder of its files and its local socket.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.runtime
+    }
+
     /// The number of its process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()

@@ -1,0 +1,229 @@
+//! The process that becomes the program: it makes a network of its own, in which all addresses are local, and
+//! redirects all TCP connections and all queries for names to its sockets.
+//!
+//! No privileges are needed where the system lets users make user namespaces. The program has none in there either:
+//! they are lost when it starts. Root makes no user namespace, and keeps its rights.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::{self, Write},
+    net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+};
+
+use anyhow::{Context, anyhow, bail};
+use nix::sched::{CloneFlags, unshare};
+use rustix::{
+    mount::{MountPropagationFlags, mount_bind, mount_change},
+    process::{getegid, geteuid},
+    thread::{CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities},
+};
+
+use super::{
+    FAILED,
+    control::{self, Sockets},
+};
+use crate::stderr;
+
+/// The addresses that connections of the program come from, in networks that no host has: see `virtual_names`.
+const OWN_IPV4: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 254);
+const OWN_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd6e, 0x8a51, 0xc3f7, 1, 0, 0, 0, 1);
+
+/// Where libraries ask for names without DNS, so that these answers would be those of this machine: nscd, and
+/// systemd-resolved.
+const OTHER_RESOLVERS: [&str; 2] = [
+    "/run/nscd/socket",
+    "/run/systemd/resolve/io.systemd.Resolve",
+];
+
+/// Names as they are: the far end has its own search list.
+const RESOLV_CONF: &str = "# of `refrain run`\nnameserver 127.0.0.1\n";
+
+/// Where `ip` and `nft` are, though not in the search path of every user.
+const SYSTEM_FOLDERS: &str = "/usr/sbin:/sbin:/usr/local/sbin";
+
+/// Whether this process is in such a network already.
+pub(super) fn is_inside() -> bool {
+    // The kernel chooses the source; nothing is sent.
+    let source = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
+        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == OWN_IPV4)
+}
+
+/// Reports to `control`, and becomes the program.
+pub(super) fn report_and_become(control: &Path, command: &[OsString]) -> ! {
+    // Then the other process says why, or is gone.
+    if control::report(control, prepare).is_err() {
+        process::exit(FAILED.into());
+    }
+    become_program(command)
+}
+
+/// Becomes the program.
+pub(super) fn become_program(command: &[OsString]) -> ! {
+    let [program, arguments @ ..] = command else {
+        unreachable!("clap wants one");
+    };
+    let error = Command::new(program).args(arguments).exec();
+    stderr::warn(format_args!(
+        "cannot run \"{}\": {error}",
+        program.to_string_lossy()
+    ));
+    // As shells and env have it.
+    process::exit(match error.kind() {
+        io::ErrorKind::NotFound => 127,
+        _ => 126,
+    })
+}
+
+fn prepare(folder: &Path) -> anyhow::Result<Sockets> {
+    enter_namespaces()?;
+    let has_ipv6 = fs::exists("/proc/net/if_inet6").unwrap_or(false);
+    let ipv4 = format!(
+        "link set lo up\naddress add {OWN_IPV4}/32 dev lo\nroute add local default dev lo src {OWN_IPV4}\n"
+    );
+    run("ip", "iproute2", &["-4", "-batch", "-"], &ipv4)?;
+    if has_ipv6 {
+        let ipv6 = format!(
+            "address add {OWN_IPV6}/128 dev lo nodad\nroute add local default dev lo src {OWN_IPV6}\n"
+        );
+        run("ip", "iproute2", &["-6", "-batch", "-"], &ipv6)?;
+    }
+    let listener = match has_ipv6 {
+        true => TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)),
+        false => TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)),
+    };
+    let listener = listener.context("cannot listen in the namespace")?;
+    // On loopback: answers come from the address that was asked only if the kernel translates them back.
+    let mut for_names = vec![UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?];
+    if has_ipv6 {
+        let port = for_names[0].local_addr()?.port();
+        for_names.push(UdpSocket::bind((Ipv6Addr::LOCALHOST, port))?);
+    }
+    let ports = (
+        listener.local_addr()?.port(),
+        for_names[0].local_addr()?.port(),
+    );
+    run("nft", "nftables", &["-f", "-"], &table(ports)).context(
+        "cannot redirect connections (the kernel needs nf_tables and nft_redir for users: as root, \
+         `modprobe nft_redir`)",
+    )?;
+    lend_rights(false)?;
+    hide_other_resolvers(folder).context("cannot hide this machine's resolver")?;
+    Ok(Sockets {
+        listener,
+        for_names,
+    })
+}
+
+/// The redirections. What goes to loopback is of programs inside.
+fn table((connections, names): (u16, u16)) -> String {
+    format!(
+        "table inet refrain {{
+  chain connections {{
+    type nat hook output priority -100
+    udp dport 53 redirect to :{names}
+    ip daddr {{ 127.0.0.0/8, {OWN_IPV4} }} return
+    ip6 daddr {{ ::1, {OWN_IPV6} }} return
+    meta l4proto tcp redirect to :{connections}
+  }}
+  chain others {{
+    type filter hook output priority 0
+    ip daddr {{ 127.0.0.0/8, {OWN_IPV4} }} accept
+    ip6 daddr {{ ::1, {OWN_IPV6} }} accept
+    meta l4proto {{ icmp, icmpv6 }} reject
+  }}
+}}
+"
+    )
+}
+
+fn enter_namespaces() -> anyhow::Result<()> {
+    let own = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS;
+    if unshare(own).is_err() {
+        let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+        let entered = unshare(own | CloneFlags::CLONE_NEWUSER).map_err(io::Error::from);
+        let mapped = entered.and_then(|()| {
+            // Without this, users could leave groups that keep them from files.
+            fs::write("/proc/self/setgroups", "deny")?;
+            fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+            fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+        });
+        mapped.map_err(namespaces_are_off)?;
+        lend_rights(true)?;
+    }
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    // The first call that needs the new rights: AppArmor lets unshare succeed, and refuses this.
+    mount_change("/", private).map_err(|error| namespaces_are_off(error.into()))
+}
+
+/// Gives the programs that [`run`] starts this process's right to change its network, or takes it back. Without this,
+/// only the user with number 0 keeps it.
+fn lend_rights(lend: bool) -> io::Result<()> {
+    let mut rights = capabilities(None)?;
+    rights.inheritable.set(CapabilitySet::NET_ADMIN, lend);
+    set_capabilities(None, rights)?;
+    configure_capability_in_ambient_set(CapabilitySet::NET_ADMIN, lend)?;
+    Ok(())
+}
+
+fn namespaces_are_off(error: io::Error) -> anyhow::Error {
+    anyhow!(
+        "this system does not let this user make a network namespace ({error}): run this as root, or let the program \
+         use the proxy of a near end: ALL_PROXY=socks5h://127.0.0.1:1080 CMD"
+    )
+}
+
+/// Has libraries ask for names by DNS only, and for each as it is.
+fn hide_other_resolvers(folder: &Path) -> anyhow::Result<()> {
+    let own = folder.join("resolv.conf");
+    fs::write(&own, RESOLV_CONF)?;
+    // Often a link, to a file that may be missing. Then DNS on loopback is the default.
+    if let Ok(of_system) = fs::canonicalize("/etc/resolv.conf") {
+        mount_bind(&own, &of_system)?;
+    }
+    for socket in OTHER_RESOLVERS.map(Path::new) {
+        if socket.exists() {
+            mount_bind("/dev/null", socket)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a program of the system with this input.
+fn run(program: &str, package: &str, arguments: &[&str], input: &str) -> anyhow::Result<()> {
+    let mut child = Command::new(find(program).with_context(|| {
+        format!("the program \"{program}\" is missing: install the package {package}")
+    })?)
+    .args(arguments)
+    .stdin(Stdio::piped())
+    .stdout(Stdio::null())
+    .stderr(Stdio::piped())
+    .spawn()
+    .with_context(|| format!("cannot run {program}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that ends early says why below.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        bail!("{program}: {}", text.lines().next().unwrap_or("failed"));
+    }
+    Ok(())
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut folders = env::split_paths(&path).chain(env::split_paths(SYSTEM_FOLDERS));
+    folders.find_map(|folder| {
+        let file = folder.join(program);
+        file.is_file().then_some(file)
+    })
+}

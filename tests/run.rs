@@ -1,0 +1,410 @@
+//! `refrain run`: programs without proxy settings, whose connections go through the link all the same.
+
+mod common;
+
+use std::{
+    fs::{self, File, OpenOptions, Permissions},
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use common::{
+    addresses::free_address, command::command, eventually, programs::are_installed,
+    server::serve_on, site::Pair,
+};
+use rustix::{
+    process::{Pid, Signal, geteuid, kill_process},
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
+
+/// A user without rights.
+const NOBODY: &str = "65534";
+
+/// The programs that `refrain run` itself needs.
+const NEEDED: [&str; 3] = ["ip", "nft", "curl"];
+
+/// An address of this machine that is not loopback; without one, the test is to return.
+fn own_address(unspecified: IpAddr, somewhere: IpAddr) -> Option<IpAddr> {
+    let socket = UdpSocket::bind((unspecified, 0)).ok()?;
+    socket.connect((somewhere, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+fn own_ipv4() -> Option<IpAddr> {
+    let somewhere = Ipv4Addr::new(192, 0, 2, 1).into();
+    let found = own_address(Ipv4Addr::UNSPECIFIED.into(), somewhere);
+    if found.is_none() {
+        println!("skipped: this machine has no IPv4 address but loopback");
+    }
+    found
+}
+
+/// A pair whose near end serves SOCKS5, and an HTTP origin at an address that is not loopback.
+struct World {
+    pair: Pair,
+    socks5: SocketAddr,
+    origin: SocketAddr,
+}
+
+/// What the origin answers.
+const PAGE: &str = "a page of the origin\n";
+
+impl World {
+    /// None where the tests cannot run.
+    fn new() -> Option<World> {
+        if !are_installed(&NEEDED) {
+            return None;
+        }
+        Some(World::at(own_ipv4()?))
+    }
+
+    fn at(address: IpAddr) -> World {
+        let origin = SocketAddr::new(address, free_address().port());
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{PAGE}",
+            PAGE.len()
+        );
+        serve_on(origin, move |mut client| {
+            let mut head = Vec::new();
+            let mut piece = [0; 1024];
+            while !head.ends_with(b"\r\n\r\n") {
+                match client.read(&mut piece)? {
+                    0 => return Ok(()),
+                    bytes => head.extend_from_slice(&piece[..bytes]),
+                }
+            }
+            client.write_all(answer.as_bytes())
+        });
+        let socks5 = free_address();
+        let listen = socks5.to_string();
+        let pair = Pair::start(&["--allow", "*:*"], &["--socks5", &listen]);
+        World {
+            pair,
+            socks5,
+            origin,
+        }
+    }
+
+    /// `refrain run` with these options and words, in the folder of the site.
+    fn run(&self, options: &[&str], program: &[&str]) -> Command {
+        let words = [&["run", "--quiet"], options, &["--"], program].concat();
+        let mut command = command(&words);
+        let folder = self.pair.near.folder();
+        command
+            .current_dir(folder)
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("XDG_RUNTIME_DIR", folder);
+        command
+    }
+
+    /// The same with the near end's proxy.
+    fn through_proxy(&self, program: &[&str]) -> Command {
+        self.run(&["--socks5", &self.socks5.to_string()], program)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.origin)
+    }
+}
+
+fn output(mut command: Command) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().expect("the program runs");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (status.code(), text(stdout), text(stderr))
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id() as i32).expect("a process");
+    kill_process(pid, signal).expect("it runs");
+}
+
+#[test]
+fn each_way_leads_a_program_to_its_origin() {
+    let Some(world) = World::new() else { return };
+    let config = format!(
+        "key = \"near.key\"\npeer_key = \"{}\"\npeer = \"{}\"\nsocks5 = \"{}\"\n",
+        world.pair.site.far_key, world.pair.site.far_listen, world.socks5
+    );
+    world.pair.site.write("near.toml", &config);
+    let (url, socks5) = (world.url(), world.socks5.to_string());
+    let uri = format!("socks5h://{socks5}");
+    for options in [
+        vec![],
+        vec!["--socks5", &socks5],
+        vec!["--socks5", &uri],
+        vec!["--config", "near.toml"],
+    ] {
+        let fetched = output(world.run(&options, &["curl", "-sS", &url]));
+        assert_eq!(
+            fetched,
+            (Some(0), PAGE.to_owned(), String::new()),
+            "{options:?}"
+        );
+    }
+    // A program in there that is run so again needs nothing.
+    let refrain = env!("CARGO_BIN_EXE_refrain");
+    let nested = output(world.through_proxy(&[refrain, "run", "curl", "-sS", &url]));
+    assert_eq!(nested, (Some(0), PAGE.to_owned(), String::new()));
+    assert!(world.pair.near.status().total.sent.app_bytes > 0);
+}
+
+#[test]
+fn users_without_rights_have_it_too() {
+    let Some(world) = World::new() else { return };
+    if !geteuid().is_root() {
+        println!("skipped: the other tests run as a user already");
+        return;
+    }
+    let url = world.url();
+    let refrain = env!("CARGO_BIN_EXE_refrain");
+    let socks5 = world.socks5.to_string();
+    let mut user = Command::new("setpriv");
+    user.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+    user.args([refrain, "run", "-q", "--socks5", &socks5, "sh", "-c"]);
+    user.args([
+        "id -u; grep CapEff /proc/self/status; curl -sS \"$0\"",
+        &url,
+    ]);
+    let (code, shown, errors) = output(user);
+    let expected = format!("{NOBODY}\nCapEff:\t0000000000000000\n{PAGE}");
+    assert_eq!((code, shown), (Some(0), expected), "{errors}");
+}
+
+#[test]
+fn ipv6_is_carried_as_ipv4_is() {
+    if !are_installed(&NEEDED) {
+        return;
+    }
+    let somewhere = "2001:db8::1".parse().expect("an address");
+    let Some(own) = own_address(Ipv6Addr::UNSPECIFIED.into(), somewhere) else {
+        println!("skipped: this machine has no IPv6 address but loopback");
+        return;
+    };
+    let world = World::at(own);
+    let fetched = output(world.through_proxy(&["curl", "-sS", &world.url()]));
+    assert_eq!(fetched, (Some(0), PAGE.to_owned(), String::new()));
+}
+
+#[test]
+fn the_far_end_gets_names_and_refusals_are_resets() {
+    let Some(world) = World::new() else { return };
+    let url = "http://no-such-host.invalid:81/";
+    let (code, _, log) = output(world.through_proxy(&["curl", "-sS", url]));
+    assert!(matches!(code, Some(35 | 56)), "{code:?}: {log}");
+    assert!(
+        log.contains("reset a connection to no-such-host.invalid:81"),
+        "{log}"
+    );
+    world
+        .pair
+        .near
+        .wait_for_log(&["no-such-host.invalid:81", "could not resolve"]);
+    let closed = SocketAddr::new(world.origin.ip(), free_address().port());
+    let (code, _, log) =
+        output(world.through_proxy(&["curl", "-sS", &format!("http://{closed}/")]));
+    assert!(matches!(code, Some(35 | 56)), "{code:?}: {log}");
+    assert!(
+        log.contains(&format!("reset a connection to {closed}")),
+        "{log}"
+    );
+}
+
+#[test]
+fn other_packets_than_tcp_and_queries_do_not_leave() {
+    let Some(world) = World::new() else { return };
+    let outside = UdpSocket::bind((world.origin.ip(), 0)).expect("a socket");
+    let address = outside.local_addr().expect("an address");
+    let program = "import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.connect((sys.argv[1], int(sys.argv[2])))
+s.send(b'x')
+s.settimeout(5)
+try:
+    s.recv(1)
+except ConnectionRefusedError:
+    sys.exit(42)";
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    let sent = output(world.through_proxy(&["python3", "-c", program, &ip, &port]));
+    assert_eq!(sent.0, Some(42), "{}", sent.2);
+    outside.set_nonblocking(true).expect("a socket");
+    assert!(outside.recv(&mut [0]).is_err());
+}
+
+#[test]
+fn exit_codes_streams_and_arguments_are_those_of_the_program() {
+    let Some(world) = World::new() else { return };
+    let code = |program: &[&str]| output(world.through_proxy(program)).0;
+    assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(code(&["sh", "-c", "kill -KILL $$"]), Some(128 + 9));
+    assert_eq!(code(&["./no-such-program"]), Some(127));
+    assert_eq!(code(&["/"]), Some(126));
+    let (code, _, error) = output(world.run(&["--config", "no-such-file"], &["true"]));
+    assert_eq!(code, Some(125));
+    assert!(error.contains("no-such-file"), "{error}");
+
+    let mut child = world
+        .through_proxy(&[
+            "sh",
+            "-c",
+            "cat; printf '%s|' \"$@\" >&2",
+            "sh",
+            "a b",
+            "--",
+            "-q",
+            "",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(b"\0in\n").expect("it reads");
+    drop(stdin);
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.stdout, b"\0in\n");
+    assert_eq!(ended.stderr, b"a b|--|-q||");
+}
+
+#[test]
+fn signals_reach_the_program() {
+    let Some(world) = World::new() else { return };
+    for (number, name) in [
+        (Signal::TERM, "TERM"),
+        (Signal::INT, "INT"),
+        (Signal::USR1, "USR1"),
+    ] {
+        let script = format!(
+            "trap 'echo {name} >caught; exit 9' {name}; echo >ready; while :; do sleep 0.05; done"
+        );
+        let folder = world.pair.near.folder().to_owned();
+        let mut child = world
+            .through_proxy(&["sh", "-c", &script])
+            .spawn()
+            .expect("it starts");
+        eventually("the program runs", || {
+            folder.join("ready").exists().then_some(())
+        });
+        signal(&child, number);
+        assert_eq!(child.wait().expect("it ends").code(), Some(9), "{name}");
+        let caught = fs::read_to_string(folder.join("caught")).expect("a file");
+        assert_eq!(caught.trim(), name);
+        fs::remove_file(folder.join("ready")).expect("a file");
+    }
+}
+
+#[test]
+fn a_terminal_interrupts_the_program_only_once() {
+    let Some(world) = World::new() else { return };
+    if !are_installed(&["setsid"]) {
+        return;
+    }
+    let (mut keyboard, terminal) = terminal();
+    // A second signal would end the shell with another code.
+    let script = "trap 'n=$((n+1))' INT; echo >at-work; \
+                  while [ -z \"$n\" ]; do sleep 0.05; done; sleep 1; exit $((20 + n))";
+    let run = world.through_proxy(&["sh", "-c", script]);
+    let mut child = Command::new("setsid");
+    child.args(["--ctty", "--wait"]).arg(run.get_program());
+    child.args(run.get_args());
+    child.envs(
+        run.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    child.current_dir(run.get_current_dir().expect("a folder"));
+    for end in [0, 1, 2] {
+        let end_of_terminal = terminal.try_clone().expect("a terminal");
+        match end {
+            0 => child.stdin(end_of_terminal),
+            1 => child.stdout(end_of_terminal),
+            _ => child.stderr(end_of_terminal),
+        };
+    }
+    let mut child = child.spawn().expect("it starts");
+    let at_work = world.pair.near.folder().join("at-work");
+    eventually("the program runs", || at_work.exists().then_some(()));
+    keyboard.write_all(&[3]).expect("a terminal");
+    assert_eq!(child.wait().expect("it ends").code(), Some(21));
+}
+
+/// A terminal's two ends: the keyboard's, and the programs'.
+fn terminal() -> (File, File) {
+    let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&keyboard).expect("it is ours");
+    unlockpt(&keyboard).expect("it is ours");
+    let name = ptsname(&keyboard, Vec::new()).expect("it has a name");
+    let name = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+    let programs = OpenOptions::new().read(true).write(true).open(name);
+    (keyboard.into(), programs.expect("it opens"))
+}
+
+#[test]
+fn children_that_outlive_the_program_keep_the_network() {
+    let Some(world) = World::new() else { return };
+    let script = "(sleep 0.5; curl -sS \"$0\" >fetched) & exit 3";
+    let (code, ..) = output(world.through_proxy(&["sh", "-c", script, &world.url()]));
+    assert_eq!(code, Some(3));
+    let fetched = fs::read_to_string(world.pair.near.folder().join("fetched"));
+    assert_eq!(fetched.expect("a file"), PAGE);
+}
+
+#[test]
+fn without_its_gateway_the_program_is_refused_at_once() {
+    let Some(world) = World::new() else { return };
+    let script = "echo >ready; while [ ! -e go ]; do sleep 0.05; done; \
+                  curl -sS --max-time 20 \"$0\"; echo $? >code";
+    let mut child = world
+        .through_proxy(&["sh", "-c", script, &world.url()])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let folder = world.pair.near.folder().to_owned();
+    eventually("the program runs", || {
+        folder.join("ready").exists().then_some(())
+    });
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    fs::write(folder.join("go"), "").expect("a file");
+    let code = eventually("curl ends", || {
+        let code = fs::read_to_string(folder.join("code")).ok()?;
+        code.trim().parse::<i32>().ok()
+    });
+    assert_eq!(code, 7, "curl could not connect");
+}
+
+#[test]
+fn where_namespaces_are_off_the_error_offers_a_proxy() {
+    let Some(world) = World::new() else { return };
+    if !geteuid().is_root() || !are_installed(&["unshare"]) {
+        return;
+    }
+    // The limits of a user namespace hold for all below it.
+    let script = "echo 0 >/proc/sys/user/max_user_namespaces; echo 0 >/proc/sys/user/max_net_namespaces; exec \"$@\"";
+    let run = world.through_proxy(&["true"]);
+    let mut limited = Command::new("unshare");
+    limited.args(["--user", "--map-root-user", "sh", "-c", script, "sh"]);
+    limited.arg(run.get_program()).args(run.get_args());
+    let (code, _, error) = output(limited);
+    assert_eq!(code, Some(125), "{error}");
+    assert!(error.contains("network namespace"), "{error}");
+    assert!(error.contains("ALL_PROXY=socks5h://"), "{error}");
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let Some(world) = World::new() else { return };
+    let temporary = world.pair.near.folder().join("tmp");
+    fs::create_dir(&temporary).expect("a folder");
+    fs::set_permissions(&temporary, Permissions::from_mode(0o700)).expect("our own");
+    let mut run = world.through_proxy(&["true"]);
+    run.env("TMPDIR", &temporary);
+    assert_eq!(output(run).0, Some(0));
+    assert_eq!(fs::read_dir(&temporary).expect("a folder").count(), 0);
+}
