@@ -206,9 +206,13 @@ async fn serve(
         }
     }
     tracing::info!("draining: no new connections; a second signal stops at once");
-    tasks.listeners.abort_all();
+    let draining = async {
+        gateway.stop_interception().await;
+        tasks.listeners.abort_all();
+        gateway.drain(started.timeouts.drain).await
+    };
     tokio::select! {
-        left = gateway.drain(started.timeouts.drain) => {
+        left = draining => {
             if left > 0 {
                 tracing::warn!("{left} connections were still open and are reset");
             }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Request, body::Bytes, client::conn::http1};
+use hyper::{Method, Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use refrain_gateway::{
     address::parse_admin,
@@ -205,7 +205,7 @@ pub(crate) fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError>
         }
     };
     let (code, json) = match place {
-        Place::Socket(path) => get_from_socket(path.clone()).map_err(unreachable)?,
+        Place::Socket(path) => request(path, Method::GET, "/status").map_err(unreachable)?,
         Place::Address(address) => get(address, token).map_err(unreachable)?,
     };
     let place = place.clone();
@@ -244,8 +244,8 @@ fn get(admin: &Target, token: Option<&str>) -> anyhow::Result<(u16, String)> {
     }
 }
 
-/// The same of a local socket.
-fn get_from_socket(path: PathBuf) -> anyhow::Result<(u16, String)> {
+/// The same of a local socket's page.
+fn request(path: &Path, method: Method, page: &str) -> anyhow::Result<(u16, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -253,7 +253,9 @@ fn get_from_socket(path: PathBuf) -> anyhow::Result<(u16, String)> {
         let stream = UnixStream::connect(path).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        let request = Request::get("/status")
+        let request = Request::builder()
+            .method(method)
+            .uri(page)
             .header("Host", "localhost")
             .body(Empty::<Bytes>::new())?;
         let response = sender.send_request(request).await?;
@@ -268,6 +270,20 @@ fn get_from_socket(path: PathBuf) -> anyhow::Result<(u16, String)> {
         let answered = timeout(WITHIN, exchange).await;
         answered.unwrap_or_else(|_| bail!("no answer within {WITHIN:?}"))
     })
+}
+
+/// Has a gateway that was found by its local socket do something.
+pub(crate) fn post(place: &Place, page: &str) -> anyhow::Result<()> {
+    let Place::Socket(path) = place else {
+        bail!(
+            "the gateway at {place} has no local socket that this user can find (run this as its user or as root)"
+        );
+    };
+    match request(path, Method::POST, page)? {
+        (200, _) => Ok(()),
+        (404 | 405, _) => bail!("the gateway at {place} is of an older version: restart it"),
+        (code, _) => bail!("the gateway at {place} answered with HTTP status {code}"),
+    }
 }
 
 impl AskError {

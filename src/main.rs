@@ -7,6 +7,7 @@
 mod bench;
 mod bounded;
 mod bulk;
+mod bypass;
 mod check;
 mod completions;
 mod cost;
@@ -15,6 +16,7 @@ mod demo;
 mod dry_run;
 mod gateways;
 mod inputs;
+mod intercept;
 mod interrupt;
 mod keygen;
 mod local;
@@ -27,6 +29,7 @@ mod standard_io;
 mod status;
 mod stderr;
 mod store;
+mod system_program;
 mod table;
 mod usage;
 mod version;
@@ -140,6 +143,16 @@ enum Command {
             name that does not exist looks like a connection that is reset, because only the far end resolves names."
     )]
     Run(run::RunArguments),
+    /// Have the firewall redirect connections of this machine or network to the near end
+    ///
+    /// As root. The rules are options of the near end (`intercept` in its file). Programs need no proxy settings. When
+    /// the near end ends, hangs, or has no link, new connections go direct.
+    #[command(
+        after_help = "Example:\n  refrain intercept on --config /etc/refrain/near.toml --dry-run"
+    )]
+    Intercept(intercept::InterceptArguments),
+    /// Let new connections go direct, although the firewall's rules are loaded
+    Bypass(bypass::BypassArguments),
     /// Show the peers, flows and savings of a running gateway
     ///
     /// The first line counts since the gateway started, and the row of a peer since its link began. The round
@@ -200,6 +213,8 @@ impl Command {
             Self::Far(arguments) => gateways::far(arguments),
             Self::Near(arguments) => gateways::near(arguments),
             Self::Run(arguments) => run::run(arguments),
+            Self::Intercept(arguments) => intercept::run(arguments),
+            Self::Bypass(arguments) => bypass::run(arguments),
             Self::Status(arguments) => status::run(arguments),
             Self::Store(arguments) => store::run(arguments),
             Self::Czip(arguments) => czip::run(arguments),

@@ -5,17 +5,15 @@
 //! they are lost when it starts. Root makes no user namespace, and keeps its rights.
 
 use std::{
-    env,
     ffi::OsString,
-    fs,
-    io::{self, Write},
+    fs, io,
     net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket},
     os::unix::process::CommandExt,
-    path::{Path, PathBuf},
-    process::{self, Command, Stdio},
+    path::Path,
+    process::{self, Command},
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use nix::sched::{CloneFlags, unshare};
 use rustix::{
     mount::{MountPropagationFlags, mount_bind, mount_change},
@@ -27,7 +25,7 @@ use super::{
     FAILED,
     control::{self, Sockets},
 };
-use crate::stderr;
+use crate::{stderr, system_program::run};
 
 /// The addresses that connections of the program come from, in networks that no host has: see `virtual_names`.
 const OWN_IPV4: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 254);
@@ -42,9 +40,6 @@ const OTHER_RESOLVERS: [&str; 2] = [
 
 /// Names as they are: the far end has its own search list.
 const RESOLV_CONF: &str = "# of `refrain run`\nnameserver 127.0.0.1\n";
-
-/// Where `ip` and `nft` are, though not in the search path of every user.
-const SYSTEM_FOLDERS: &str = "/usr/sbin:/sbin:/usr/local/sbin";
 
 /// Whether this process is in such a network already.
 pub(super) fn is_inside() -> bool {
@@ -194,36 +189,4 @@ fn hide_other_resolvers(folder: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Runs a program of the system with this input.
-fn run(program: &str, package: &str, arguments: &[&str], input: &str) -> anyhow::Result<()> {
-    let mut child = Command::new(find(program).with_context(|| {
-        format!("the program \"{program}\" is missing: install the package {package}")
-    })?)
-    .args(arguments)
-    .stdin(Stdio::piped())
-    .stdout(Stdio::null())
-    .stderr(Stdio::piped())
-    .spawn()
-    .with_context(|| format!("cannot run {program}"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // One that ends early says why below.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        let text = String::from_utf8_lossy(&output.stderr);
-        bail!("{program}: {}", text.lines().next().unwrap_or("failed"));
-    }
-    Ok(())
-}
-
-fn find(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let mut folders = env::split_paths(&path).chain(env::split_paths(SYSTEM_FOLDERS));
-    folders.find_map(|folder| {
-        let file = folder.join(program);
-        file.is_file().then_some(file)
-    })
 }

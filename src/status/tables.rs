@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use refrain_gateway::status::{
-    Direction, Driver, Flow, LimitedBy, Peer, Predictions, Status, TargetTraffic,
+    Direction, Driver, Flow, Interception, LimitedBy, Peer, Predictions, Status, TargetTraffic,
 };
 
 use crate::table::{Table, age, bytes, percent};
@@ -61,6 +61,18 @@ pub(super) fn print(status: &Status, view: View, out: &mut impl Write) -> io::Re
         if let Some(error) = &store.last_error {
             writeln!(out, "store: {error}{}", ago(store.last_error_s))?;
         }
+    }
+    if let Some(interception) = &status.interception {
+        let state = match interception {
+            Interception { bypassed: true, .. } => {
+                "off (`refrain bypass off` ends this): new connections go direct"
+            }
+            Interception {
+                gate_open: true, ..
+            } => "on, if `refrain intercept on` has loaded the rules",
+            _ => "off, because no link is up: new connections go direct",
+        };
+        writeln!(out, "interception: {state}")?;
     }
     writeln!(out)?;
     let columns_max = view.columns_max;

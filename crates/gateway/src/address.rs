@@ -3,7 +3,7 @@
 //! One parser and one error for every listener. Without a host most listeners are on loopback, so
 //! that nobody is let in by accident; `*` is all addresses of this machine.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::target::{LANES_PORT, Target, TargetError, parse_port};
 
@@ -35,6 +35,22 @@ pub enum ListenError {
 /// ```
 pub fn parse_listen(text: &str) -> Result<SocketAddr, ListenError> {
     parse(text, IpAddr::V4(Ipv4Addr::LOCALHOST), None).ok_or(ListenError::NeedsPort)
+}
+
+/// Reads the addresses of a listener for redirected connections: if no host is given, those of loopback in both
+/// families, since a redirection keeps the family.
+pub(crate) fn parse_redirected(text: &str) -> Result<Vec<SocketAddr>, ListenError> {
+    let address = parse_listen(text)?;
+    let has_no_host = is_number(text.trim_start_matches(':'));
+    let other = SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()));
+    Ok(match has_no_host && has_ipv6() {
+        true => vec![address, other],
+        false => vec![address],
+    })
+}
+
+fn has_ipv6() -> bool {
+    UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
 /// Reads an address that lanes are taken at: on all addresses if no host is given, at

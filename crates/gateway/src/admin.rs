@@ -20,7 +20,7 @@ use axum::{
     http::{StatusCode, Version, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use hyper::server::conn::http1;
 use hyper_util::{
@@ -97,7 +97,7 @@ pub async fn serve(
 /// Serves the same on the gateway's local socket, which only its own user and root can open: no
 /// token is needed.
 pub async fn serve_local(listener: UnixListener, gateway: Arc<Gateway>) {
-    let pages = pages(gateway, None, Vec::new());
+    let pages = pages(Arc::clone(&gateway), None, Vec::new()).merge(switches(gateway));
     let places = Arc::new(Semaphore::new(LOCAL_CONNECTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -134,6 +134,21 @@ fn pages(gateway: Arc<Gateway>, token: Option<AdminToken>, hosts: Vec<String>) -
         .layer(middleware::from_fn_with_state(admin.clone(), authorize))
         .layer(middleware::from_fn_with_state(admin.clone(), check_host))
         .with_state(admin)
+}
+
+/// What changes the gateway: for its own user and root.
+fn switches(gateway: Arc<Gateway>) -> Router {
+    let set = |on: bool| {
+        move |State(gateway): State<Arc<Gateway>>| async move {
+            gateway.gate.bypass(on);
+            let state = if on { "on" } else { "off" };
+            tracing::info!("bypass {state}, by a command");
+        }
+    };
+    Router::new()
+        .route("/bypass/on", post(set(true)))
+        .route("/bypass/off", post(set(false)))
+        .with_state(gateway)
 }
 
 /// Serves one request of a connection.

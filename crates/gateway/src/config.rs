@@ -52,6 +52,7 @@ use crate::access::Access;
 use crate::address::{self, ListenError};
 use crate::arguments::{Check, Options, Program};
 use crate::http_proxy::AcceptEncoding;
+use crate::intercept::rule::InterceptRule;
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::options::*;
@@ -104,6 +105,8 @@ config! {
         pub lanes: u8 = settings.at_most(&LANES, settings.count(&LANES, 1..=16)?, &LANES_MAX, lanes_max)?;
         /// Listeners for applications, in the order of their options.
         pub ways_in: Vec<WayIn> = read_ways_in(settings, find_peer)?;
+        /// The connections that the firewall redirects to the listener for them.
+        pub intercept: Vec<InterceptRule> = read_intercept_rules(settings, &ways_in)?;
         /// The peers that flows to some targets go to.
         pub(crate) routes: Vec<Route> = settings.many_with(&ROUTE, |text| parse_route(text, find_peer))?;
         /// The targets that this end connects to for its peer.
@@ -229,6 +232,13 @@ impl Config {
         };
         warnings.push(idle);
         warnings
+    }
+
+    /// The port to which the firewall redirects connections, if there is a listener for them.
+    pub fn redirected_port(&self) -> Option<u16> {
+        let mut ways_in = self.ways_in.iter();
+        let way_in = ways_in.find(|way_in| *way_in.option == TRANSPARENT)?;
+        Some(way_in.listen.port())
     }
 
     /// What a link's engine is to do, with a cache of this size.
@@ -539,12 +549,32 @@ fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
 fn read_ways_in(settings: &Settings, find_peer: FindPeer<'_>) -> Result<Vec<WayIn>, ConfigError> {
     let read = |spec: &'static OptionSpec| match spec.entrance {
         Some(Entrance::Forward) => settings.many_with(spec, |text| parse_forward(text, find_peer)),
+        Some(Entrance::Transparent) => {
+            let listeners = settings.many_with(spec, address::parse_redirected)?;
+            let addresses = listeners.into_iter().flatten();
+            Ok(addresses
+                .map(|address| WayIn::any_target(spec, address))
+                .collect())
+        }
         _ => settings.many_with(spec, |text| {
             Ok::<_, ListenError>(WayIn::any_target(spec, address::parse_listen(text)?))
         }),
     };
     let ways_in = ways_in().map(read).collect::<Result<Vec<_>, _>>()?;
     Ok(ways_in.concat())
+}
+
+/// Rules without a listener would redirect connections to nobody.
+fn read_intercept_rules(
+    settings: &Settings,
+    ways_in: &[WayIn],
+) -> Result<Vec<InterceptRule>, ConfigError> {
+    let rules = settings.many(&INTERCEPT)?;
+    let has_listener = ways_in.iter().any(|way_in| *way_in.option == TRANSPARENT);
+    match rules.is_empty() || has_listener {
+        true => Ok(rules),
+        false => Err(settings.wrong(&INTERCEPT, "needs --transparent PORT")),
+    }
 }
 
 /// `LISTEN=TARGET` or, as ssh has it, `LISTEN:TARGET`; with `@PEER` or without.

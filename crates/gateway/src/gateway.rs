@@ -26,12 +26,13 @@ use crate::{
     config::Config,
     descriptors::Descriptors,
     history::History,
+    intercept::gate::{self, Gate},
     keys::{PeerKeys, PublicKey, SharedPeerKeys},
     link::{SharedLink, Totals},
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
     offered::{self, Targets},
-    options::Role,
+    options::{Role, TRANSPARENT},
     pace::Pace,
     policy::{OwnAddresses, Policy, SharedPolicy},
     random::random_instance,
@@ -78,6 +79,8 @@ pub struct Gateway {
     tls: ServerTls,
     listening: Vec<SocketAddr>,
     lookups: Lookups,
+    /// The gate of the firewall's table that redirects connections here.
+    pub(crate) gate: Gate,
     /// Changes with all that decides which peer a new flow may go to.
     changes: watch::Sender<()>,
 }
@@ -105,6 +108,7 @@ impl Gateway {
             tls: ServerTls::new(&config.key, Arc::clone(&keys)),
             listening,
             lookups: Lookups::of_system(),
+            gate: Gate::default(),
             changes: watch::Sender::new(()),
             keys,
             config,
@@ -116,6 +120,11 @@ impl Gateway {
         for dial in &self.config.dials {
             tasks.spawn(Dialer::new(Arc::clone(self), self.peer(dial.key)).run());
         }
+        let mut redirected = self.config.ways_in.iter().zip(self.ways_in());
+        let redirected = redirected.find(|(way_in, _)| *way_in.option == TRANSPARENT);
+        if let Some((_, address)) = redirected {
+            tasks.spawn(gate::keep(Arc::clone(self), address.port()));
+        }
         if self.config.role == Role::Far {
             tracing::info!("peers may connect to {}", self.config.allow.describe());
             tasks.spawn(Arc::clone(self).sweep());
@@ -125,6 +134,16 @@ impl Gateway {
     /// Where lanes are taken, and then where applications connect, in the order of the options.
     pub fn listening(&self) -> &[SocketAddr] {
         &self.listening
+    }
+
+    /// The addresses of the listeners for applications, in the order of the configuration's.
+    pub(crate) fn ways_in(&self) -> &[SocketAddr] {
+        &self.listening[self.config.listen.len()..]
+    }
+
+    /// Ends interception: waits until the firewall redirects no further connections here.
+    pub async fn stop_interception(&self) {
+        self.gate.close().await;
     }
 
     /// Waits until a link to any peer is up.

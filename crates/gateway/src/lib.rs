@@ -7,6 +7,7 @@
 //! start, gateway      the listeners and the peers of one end, and what dials or takes their lanes
 //! acceptor            sockets that listen, with bounds on who has sent nothing yet
 //! listeners, way_in   connections of applications: a file each for forwards, SOCKS, HTTP and redirected ones
+//! intercept           rules for the firewall, its table, and the gate that opens it
 //! virtual_names       addresses for names, so that redirected connections keep their names
 //! access, policy, rules   who may use a listener, and which targets and peers a flow may have
 //! flow, crumbs        an application's connection, read as fast as the link takes it
@@ -69,6 +70,7 @@ pub mod way_in;
 pub mod acceptor;
 mod descriptors;
 pub mod http_proxy;
+pub mod intercept;
 mod listeners;
 pub mod redirected;
 mod refusal;

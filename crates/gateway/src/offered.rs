@@ -7,6 +7,7 @@ use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 use crate::{
     descriptors::PeerDescriptors,
     flow::FlowHandle,
+    intercept,
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
     policy::{Policy, SharedPolicy},
@@ -100,7 +101,7 @@ async fn connect(
                 refusal = reason;
                 continue;
             }
-            match TcpStream::connect(address).await {
+            match intercept::connect(address).await {
                 Ok(tcp) => return Ok(tcp),
                 Err(error) => refusal = Refusal::from_connect_error(&error),
             }

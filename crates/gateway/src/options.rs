@@ -34,6 +34,8 @@ pub struct OptionSpec {
     old_key: Option<&'static str>,
     /// Whether several values are taken: flags repeat, the file has an array.
     pub repeats: bool,
+    /// Whether a value may have commas, which otherwise separate several ones.
+    pub(crate) has_commas: bool,
     /// Whether a value is never shown, not even in an error.
     pub(crate) is_secret: bool,
     /// The programs that it does something for.
@@ -148,6 +150,7 @@ impl OptionSpec {
             group: Group::Expert,
             old_key: None,
             repeats: false,
+            has_commas: false,
             is_secret: false,
             roles,
             reloads: &[],
@@ -183,6 +186,11 @@ impl OptionSpec {
 
     const fn repeats(mut self) -> OptionSpec {
         self.repeats = true;
+        self
+    }
+
+    const fn with_commas(mut self) -> OptionSpec {
+        self.has_commas = true;
         self
     }
 
@@ -252,6 +260,7 @@ impl OptionSpec {
             return arg.require_equals(true).default_missing_value("true");
         }
         match self.repeats {
+            true if self.has_commas => arg.action(ArgAction::Append),
             true => arg.action(ArgAction::Append).value_delimiter(','),
             false => arg.action(ArgAction::Set),
         }
@@ -368,11 +377,17 @@ options! {
             .entrance(Entrance::Proxy)
             .brief("Serve an HTTP proxy");
         TRANSPARENT = OptionSpec::new(NEAR, "transparent", "[HOST:]PORT", Nothing,
-            "Accept connections that the firewall of this machine redirects to this address, such as by nft's \
-             `redirect to :PORT`, and carry each to its original destination. Programs then need no proxy. A \
-             connection to a target that refuses is reset. Beyond loopback it needs `clients` or `open_to_all`.")
+            "Accept connections that the firewall of this machine redirects to this port, and carry each to its \
+             original destination. Programs then need no proxy. `refrain intercept on` makes the firewall's rules. \
+             A connection to a target that refuses is reset. Beyond loopback it needs `clients` or `open_to_all`.")
             .entrance(Entrance::Transparent)
             .brief("Accept redirected connections");
+        INTERCEPT = OptionSpec::new(NEAR, "intercept", "RULE", Nothing,
+            "Have `refrain intercept on` redirect these connections to `transparent`. A rule is words such as \
+             port=80,443 dst=10.20.0.0/16 uid=www-data, and matches if all its words do. The first rule that matches \
+             counts. Keys: port, dst, src; for programs of this machine uid, gid, cgroup; for forwarded connections \
+             in, an interface or *. action is optimize (default), direct or reject. on_failure=reset refuses \
+             connections while the gateway does not work. By default they go direct.").repeats().with_commas();
         ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
             "Choose the encodings that `http_proxy` asks origins for. `identity`: plain content, in which the \
              link finds repeats, and which it compresses. Upgrades, requests with `Cache-Control: no-transform` \

@@ -411,7 +411,11 @@ impl Place {
         };
         let mut reason = reason.to_string();
         let has_comma = self.text.as_ref().is_some_and(|text| text.contains(','));
-        if has_comma && self.spec.repeats && matches!(self.origin, Origin::File { .. }) {
+        if has_comma
+            && self.spec.repeats
+            && !self.spec.has_commas
+            && matches!(self.origin, Origin::File { .. })
+        {
             reason = "several values must be an array: [\"…\", \"…\"]".to_owned();
         }
         match &self.text {

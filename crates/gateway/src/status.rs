@@ -22,6 +22,7 @@ use crate::{
     keys::PublicKey,
     last_error::LastError,
     machine::{cpu_time, resident_bytes},
+    options::TRANSPARENT,
 };
 pub use store::{Store, StoreAlso};
 pub use targets::{CarriedBytes, TargetTraffic};
@@ -62,6 +63,9 @@ pub struct Status {
     /// Its listeners for applications; none from a program that did not name them.
     #[serde(default)]
     pub listeners: Vec<Listening>,
+    /// The interception of connections; none without a listener for them.
+    #[serde(default)]
+    pub interception: Option<Interception>,
     /// A row a link; a peer without a link has one row too.
     pub peers: Vec<Peer>,
     /// A row a flow.
@@ -79,12 +83,31 @@ pub struct Listening {
     pub asks_password: bool,
 }
 
+/// The interception of connections by the firewall.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Interception {
+    /// Whether new connections may be intercepted. Otherwise they go direct, or are refused by their rule.
+    pub gate_open: bool,
+    /// Whether `refrain bypass on` closed the gate.
+    pub bypassed: bool,
+}
+
+impl Interception {
+    fn of(gateway: &Gateway) -> Option<Interception> {
+        let mut ways_in = gateway.config.ways_in.iter();
+        let has_listener = ways_in.any(|way_in| *way_in.option == TRANSPARENT);
+        has_listener.then(|| Interception {
+            gate_open: gateway.gate.is_open(),
+            bypassed: gateway.gate.is_bypassed(),
+        })
+    }
+}
+
 impl Listening {
     fn rows(gateway: &Gateway) -> Vec<Listening> {
         let config = &gateway.config;
-        let addresses = &gateway.listening()[config.listen.len()..];
         let has_users = gateway.policy.load().access.users.is_some();
-        let rows = config.ways_in.iter().zip(addresses);
+        let rows = config.ways_in.iter().zip(gateway.ways_in());
         let rows = rows.map(|(way_in, &address)| Listening {
             option: way_in.option.key.to_owned(),
             address,
@@ -287,6 +310,7 @@ impl Status {
             },
             counted,
             listeners: Listening::rows(gateway),
+            interception: Interception::of(gateway),
             peers: Vec::new(),
             flows: Vec::new(),
         };

@@ -2,12 +2,10 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use tokio::{
-    net::{TcpStream, lookup_host},
-    time::timeout,
-};
+use tokio::{net::lookup_host, time::timeout};
 
 use crate::{
+    intercept,
     keys::PublicKey,
     tls::{ClientTls, TlsError},
     wire::LaneStream,
@@ -109,7 +107,7 @@ pub async fn connect(
             })?;
         let mut failure = ConnectError::NoAddress(peer.to_owned());
         for address in addresses {
-            match TcpStream::connect(address).await {
+            match intercept::connect(address).await {
                 Ok(tcp) => {
                     // A handshake is small writes by turns.
                     let _ = tcp.set_nodelay(true);

@@ -10,6 +10,9 @@ impl Client {
         // First: whatever happens from here on, the client sees a reset and not an end.
         self.reset()?;
         let listener = Arc::clone(&self.listener);
+        if listener.gateway.gate.is_probe(self.tcp.peer_addr()?) {
+            return Ok(());
+        }
         match original_target(&self.tcp, listener.names.as_deref()) {
             Ok(target) => self.carry("redirected", &target).await,
             Err(error) => {

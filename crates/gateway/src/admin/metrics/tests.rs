@@ -52,6 +52,7 @@ fn status(peer: &str) -> Status {
             received: CarriedBytes::default(),
         }],
         listeners: Vec::new(),
+        interception: None,
         peers: vec![peer],
         flows: Vec::new(),
     }

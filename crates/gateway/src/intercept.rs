@@ -1,0 +1,31 @@
+//! Interception: the firewall of this machine hands connections to the gateway, and only while it works.
+//!
+//! ```text
+//! rule    which connections, and what happens to them, as users write it
+//! table   the rules as a script for nft, with the gate
+//! gate    renews the gate while the gateway accepts connections and has a link
+//! ```
+//!
+//! The gate is a set in the kernel whose one element expires. Rules redirect connections only while it has the
+//! element. So a gateway that has died, hangs or has no link stops getting connections: they go direct. No process
+//! has to notice.
+
+pub(crate) mod gate;
+pub mod rule;
+pub mod table;
+
+use std::{io, net::SocketAddr};
+
+use socket2::SockRef;
+use tokio::net::{TcpSocket, TcpStream};
+
+/// Connects to `address`. No rule intercepts this, if the process may set marks. Others have a user of their own, whom
+/// no rule intercepts.
+pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    let _ = SockRef::from(&socket).set_mark(table::OWN_MARK);
+    socket.connect(address).await
+}

@@ -1,0 +1,443 @@
+//! Rules of interception: which connections, and what happens to them.
+//!
+//! A rule is words of the form `key=value`, such as `port=80,443 dst=10.20.0.0/16 uid=www-data`. A connection matches
+//! if all keys match, and a key matches if one of its values does. Of several rules, the first that matches counts.
+
+use std::{fmt, net::IpAddr, ops::RangeInclusive, str::FromStr};
+
+use ipnet::IpNet;
+
+/// The longest rule, in bytes.
+const RULE_BYTES_MAX: usize = 4096;
+
+/// A rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InterceptRule {
+    /// Destination ports; any if empty.
+    pub(super) ports: Vec<RangeInclusive<u16>>,
+    /// Destination networks; any if empty.
+    pub(super) destinations: Vec<IpNet>,
+    /// Source networks; any if empty.
+    pub(super) sources: Vec<IpNet>,
+    /// The interfaces by which forwarded connections come in; `*` for any. If empty, the rule is for programs of this
+    /// machine.
+    pub(super) interfaces: Vec<String>,
+    /// Users of programs, by name or number; any if empty.
+    pub(super) users: Vec<String>,
+    /// Their groups; any if empty.
+    pub(super) groups: Vec<String>,
+    /// Control groups of programs, as paths below the root of cgroup version 2; any if empty.
+    pub(super) cgroups: Vec<String>,
+    /// What happens to the connections.
+    pub(super) action: Action,
+    /// Where they go while the gateway does not work.
+    pub(super) on_failure: OnFailure,
+}
+
+/// What happens to a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Action {
+    /// It goes through the link.
+    #[default]
+    Optimize,
+    /// The kernel leaves it alone.
+    Direct,
+    /// It is refused.
+    Reject,
+}
+
+/// What happens to a new connection while the gateway does not work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// It goes direct.
+    #[default]
+    Direct,
+    /// It is redirected nevertheless, so it is refused.
+    Reset,
+}
+
+/// Why a text is not a rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterceptRuleError {
+    /// No word.
+    #[error("empty: expected words such as port=80,443 dst=10.20.0.0/16")]
+    Empty,
+    /// Longer than any sensible one.
+    #[error("longer than {RULE_BYTES_MAX} bytes")]
+    TooLong,
+    /// A word without an equals sign.
+    #[error("\"{0}\": expected KEY=VALUE, such as port=80,443")]
+    NoValue(String),
+    /// A key that there is not.
+    #[error(
+        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, action, on_failure)"
+    )]
+    UnknownKey(String),
+    /// A key twice.
+    #[error("{0} is given twice: write {0}=A,B")]
+    Twice(&'static str),
+    /// A value that its key does not have.
+    #[error("{key}: \"{value}\": expected {expected}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What values of the key look like.
+        expected: &'static str,
+    },
+    /// Keys of programs next to one of forwarded connections.
+    #[error("{0} is for programs of this machine, and in for forwarded connections: use two rules")]
+    Contradiction(&'static str),
+    /// Source and destination networks without a common family.
+    #[error("src and dst have no address family in common")]
+    Families,
+    /// A way of failing, of connections that the gateway does not get.
+    #[error("on_failure is only for action=optimize")]
+    NoFailure,
+}
+
+impl InterceptRule {
+    /// Whether it is about forwarded connections.
+    pub(super) fn is_forwarded(&self) -> bool {
+        !self.interfaces.is_empty()
+    }
+
+    /// Whether connections of this family can match.
+    pub(super) fn has_networks_of(&self, is_ipv6: bool) -> bool {
+        let has = |nets: &[IpNet]| {
+            nets.is_empty() || nets.iter().any(|net| net.addr().is_ipv6() == is_ipv6)
+        };
+        has(&self.sources) && has(&self.destinations)
+    }
+}
+
+impl FromStr for InterceptRule {
+    type Err = InterceptRuleError;
+
+    fn from_str(text: &str) -> Result<InterceptRule, InterceptRuleError> {
+        use InterceptRuleError as Error;
+        if text.len() > RULE_BYTES_MAX {
+            return Err(Error::TooLong);
+        }
+        let mut rule = InterceptRule::default();
+        let mut seen = Vec::new();
+        for word in text.split_ascii_whitespace() {
+            let (given, values) = word
+                .split_once('=')
+                .filter(|(_, values)| !values.is_empty())
+                .ok_or_else(|| Error::NoValue(word.to_owned()))?;
+            let key = *KEYS
+                .iter()
+                .find(|key| **key == given)
+                .ok_or_else(|| Error::UnknownKey(given.to_owned()))?;
+            if seen.contains(&key) {
+                return Err(Error::Twice(key));
+            }
+            seen.push(key);
+            match key {
+                "port" => rule.ports = merged(read(key, values, PORTS, ports)?),
+                "dst" => {
+                    rule.destinations = IpNet::aggregate(&read(key, values, NETWORK, network)?)
+                }
+                "src" => rule.sources = IpNet::aggregate(&read(key, values, NETWORK, network)?),
+                "in" => {
+                    rule.interfaces = read(key, values, "an interface, or * for any", interface)?
+                }
+                "uid" => rule.users = read(key, values, "a user's name or number", account)?,
+                "gid" => rule.groups = read(key, values, "a group's name or number", account)?,
+                "cgroup" => {
+                    let expected = "a path such as system.slice/app.service";
+                    rule.cgroups = read(key, values, expected, cgroup)?;
+                }
+                "action" => {
+                    rule.action = one(key, values, "optimize, direct or reject", |value| {
+                        Some(match value {
+                            "optimize" => Action::Optimize,
+                            "direct" => Action::Direct,
+                            "reject" => Action::Reject,
+                            _ => return None,
+                        })
+                    })?;
+                }
+                _ => {
+                    rule.on_failure = one(key, values, "direct or reset", |value| {
+                        Some(match value {
+                            "direct" => OnFailure::Direct,
+                            "reset" => OnFailure::Reset,
+                            _ => return None,
+                        })
+                    })?;
+                }
+            }
+        }
+        if seen.is_empty() {
+            return Err(Error::Empty);
+        }
+        let of_programs = ["uid", "gid", "cgroup"];
+        if let Some(key) = of_programs.into_iter().find(|key| seen.contains(key))
+            && rule.is_forwarded()
+        {
+            return Err(Error::Contradiction(key));
+        }
+        if ![false, true]
+            .into_iter()
+            .any(|is_ipv6| rule.has_networks_of(is_ipv6))
+        {
+            return Err(Error::Families);
+        }
+        if seen.contains(&"on_failure") && rule.action != Action::Optimize {
+            return Err(Error::NoFailure);
+        }
+        Ok(rule)
+    }
+}
+
+const KEYS: [&str; 9] = [
+    "port",
+    "dst",
+    "src",
+    "in",
+    "uid",
+    "gid",
+    "cgroup",
+    "action",
+    "on_failure",
+];
+
+const PORTS: &str = "a port or a range: 80, 8000-8099";
+
+const NETWORK: &str = "an address or a network: 10.20.0.5, 10.20.0.0/16, fd00::/8";
+
+/// Reads a list of values.
+fn read<T>(
+    key: &'static str,
+    values: &str,
+    expected: &'static str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, InterceptRuleError> {
+    let values = values
+        .split(',')
+        .map(|value| one(key, value, expected, &parse));
+    values.collect()
+}
+
+fn one<T>(
+    key: &'static str,
+    value: &str,
+    expected: &'static str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<T, InterceptRuleError> {
+    parse(value).ok_or_else(|| InterceptRuleError::Value {
+        key,
+        value: value.to_owned(),
+        expected,
+    })
+}
+
+fn ports(text: &str) -> Option<RangeInclusive<u16>> {
+    let port = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number
+            .then(|| text.parse().ok())?
+            .filter(|&port| port > 0)
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last): (u16, u16) = (port(first)?, port(last)?);
+    (first <= last).then_some(first..=last)
+}
+
+/// The same ports in ranges that do not touch: nft refuses sets of others.
+fn merged(mut ranges: Vec<RangeInclusive<u16>>) -> Vec<RangeInclusive<u16>> {
+    ranges.sort_by_key(|range| *range.start());
+    let mut merged: Vec<RangeInclusive<u16>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if *range.start() <= last.end().saturating_add(1) => {
+                *last = *last.start()..=*last.end().max(range.end());
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+fn network(text: &str) -> Option<IpNet> {
+    let text = text.trim_start_matches('[').trim_end_matches(']');
+    let net = text
+        .parse::<IpAddr>()
+        .map(IpNet::from)
+        .or_else(|_| text.parse::<IpNet>());
+    net.ok().map(|net| net.trunc())
+}
+
+/// An interface's name, as the kernel allows them, without what has a meaning to nft.
+fn interface(text: &str) -> Option<String> {
+    const BYTES_MAX: usize = 15;
+    let is_name = text.len() <= BYTES_MAX
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.@:".contains(&byte));
+    (is_name || text == "*").then(|| text.to_owned())
+}
+
+/// A name or number of a user or a group.
+fn account(text: &str) -> Option<String> {
+    const BYTES_MAX: usize = 32;
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let begins = text.bytes().next()?;
+    let is_name = (begins.is_ascii_alphabetic() || begins == b'_')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let is_account = match is_number {
+        true => text.parse::<u32>().is_ok(),
+        false => is_name && text.len() <= BYTES_MAX,
+    };
+    is_account.then(|| text.to_owned())
+}
+
+/// A control group's path, without slashes at its ends.
+fn cgroup(text: &str) -> Option<String> {
+    let path = text.trim_matches('/');
+    let is_part = |part: &str| {
+        let is_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@:\\".contains(&byte);
+        !part.is_empty() && part != "." && part != ".." && part.bytes().all(is_byte)
+    };
+    path.split('/').all(is_part).then(|| path.to_owned())
+}
+
+impl fmt::Display for InterceptRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ports = self
+            .ports
+            .iter()
+            .map(|range| match range.start() == range.end() {
+                true => range.start().to_string(),
+                false => format!("{}-{}", range.start(), range.end()),
+            });
+        let list = |values: &mut dyn Iterator<Item = String>| values.collect::<Vec<_>>().join(",");
+        let nets = |nets: &[IpNet]| list(&mut nets.iter().map(show));
+        let names = |names: &[String]| names.join(",");
+        let mut words = vec![
+            ("port", list(&mut ports.into_iter())),
+            ("dst", nets(&self.destinations)),
+            ("src", nets(&self.sources)),
+            ("in", names(&self.interfaces)),
+            ("uid", names(&self.users)),
+            ("gid", names(&self.groups)),
+            ("cgroup", names(&self.cgroups)),
+        ];
+        let action = match self.action {
+            Action::Optimize => "optimize",
+            Action::Direct => "direct",
+            Action::Reject => "reject",
+        };
+        words.push(("action", action.to_owned()));
+        if self.on_failure == OnFailure::Reset {
+            words.push(("on_failure", "reset".to_owned()));
+        }
+        let words = words.into_iter().filter(|(_, values)| !values.is_empty());
+        let words: Vec<String> = words
+            .map(|(key, values)| format!("{key}={values}"))
+            .collect();
+        f.write_str(&words.join(" "))
+    }
+}
+
+/// A network without the length of its prefix, if that is all of the address.
+pub(super) fn show(net: &IpNet) -> String {
+    match net.prefix_len() == net.max_prefix_len() {
+        true => net.addr().to_string(),
+        false => net.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rule(text: &str) -> Result<InterceptRule, InterceptRuleError> {
+        text.parse()
+    }
+
+    #[test]
+    fn each_key_is_read_and_written() {
+        for text in [
+            "port=80,443,8000-8099 action=optimize",
+            "dst=10.20.0.0/16,10.30.0.5,fd00::/8 src=10.0.0.0/8 action=direct",
+            "in=lan0,wlan0 action=optimize on_failure=reset",
+            "in=* dst=::1 action=reject",
+            "uid=www-data,1000 gid=adm cgroup=system.slice/app.service action=optimize",
+        ] {
+            assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));
+        }
+        let short = rule("  dst=10.20.1.2/16\tport=443-443 cgroup=/a/b/ ").expect("a rule");
+        let written = "port=443 dst=10.20.0.0/16 cgroup=a/b action=optimize";
+        assert_eq!(short.to_string(), written);
+        let overlapping = rule("dst=10.0.0.0/8,10.20.0.0/16 port=100,80-90,85-99").expect("a rule");
+        let written = "port=80-100 dst=10.0.0.0/8 action=optimize";
+        assert_eq!(overlapping.to_string(), written);
+    }
+
+    #[test]
+    fn each_fault_has_its_error() {
+        use InterceptRuleError as Error;
+        let text = |text: &str| text.to_owned();
+        for (rule, error) in [
+            ("", Error::Empty),
+            (" ", Error::Empty),
+            ("port", Error::NoValue(text("port"))),
+            ("port=", Error::NoValue(text("port="))),
+            ("ports=80", Error::UnknownKey(text("ports"))),
+            ("port=80 port=81", Error::Twice("port")),
+            ("in=lan0 uid=0", Error::Contradiction("uid")),
+            ("src=10.0.0.0/8 dst=fd00::/8", Error::Families),
+            ("action=direct on_failure=reset", Error::NoFailure),
+        ] {
+            assert_eq!(super::tests::rule(rule), Err(error), "{rule:?}");
+        }
+        let long = format!("uid={}", "a".repeat(RULE_BYTES_MAX));
+        assert_eq!(rule(&long), Err(Error::TooLong));
+        for (wrong, key) in [
+            ("port=0", "port"),
+            ("port=90-80", "port"),
+            ("port=65536", "port"),
+            ("port=+80", "port"),
+            ("port=80,,81", "port"),
+            ("dst=10.0.0.0/33", "dst"),
+            ("dst=example.org", "dst"),
+            ("in=a\"b", "in"),
+            ("in=interface-too-long", "in"),
+            ("uid=a;b", "uid"),
+            ("uid=4294967296", "uid"),
+            ("cgroup=a/../b", "cgroup"),
+            ("cgroup=a\"b", "cgroup"),
+            ("action=drop", "action"),
+            ("on_failure=hang", "on_failure"),
+        ] {
+            let found = rule(wrong);
+            let is_of_key = matches!(&found, Err(Error::Value { key: of, .. }) if *of == key);
+            assert!(is_of_key, "{wrong}: {found:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_not(text in "\\PC{0,60}") {
+            let _ = rule(&text);
+        }
+
+        #[test]
+        fn a_rule_is_written_as_it_is_read(
+            text in "(port=[0-9]{1,5}(-[0-9]{1,5})? ?)?(dst=[0-9.:/a-f]{1,20} ?)?(uid=[a-z0-9,]{1,9})?"
+        ) {
+            if let Ok(read) = rule(&text) {
+                prop_assert_eq!(rule(&read.to_string()), Ok(read));
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The table of the firewall that intercepts, as a script for `nft -f`.
+//!
+//! ```text
+//! set alive       one element, which expires: the gate
+//! chain gate      a packet of the gateway to itself renews the element, and is dropped
+//! chain local     connections of programs of this machine
+//! chain forwarded connections that come in by an interface
+//! chain refused.. what `action=reject` refuses, before the chains above change destinations
+//! ```
+
+use std::{fmt::Write, net::IpAddr, ops::RangeInclusive};
+
+use ipnet::IpNet;
+
+use super::rule::{Action, InterceptRule, OnFailure, show};
+
+/// The table's family and name.
+pub const TABLE: &str = "inet refrain";
+
+/// What the table's comment says. A table without it is not ours.
+pub const COMMENT: &str = "made by refrain intercept";
+
+/// How long the gate stays open without being renewed, in milliseconds.
+pub const GATE_MS: u64 = 500;
+
+/// The mark of packets that are never intercepted: those of a gateway with the right to set it.
+pub(crate) const OWN_MARK: u32 = 0x7ef;
+
+/// The gateway that the table is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// The port of its listener for redirected connections.
+    pub port: u16,
+    /// The number of its user.
+    pub user: u32,
+}
+
+/// The script that makes the table of these rules.
+pub fn script(rules: &[InterceptRule], gateway: &Gateway) -> String {
+    let Gateway { port, user } = gateway;
+    let mut text = format!(
+        "table {TABLE} {{
+  comment \"{COMMENT}\"
+  set alive {{
+    type inet_proto
+    flags dynamic,timeout
+    timeout {GATE_MS}ms
+  }}
+  chain gate {{
+    type filter hook output priority 0
+    meta skuid {user} ip daddr 127.0.0.1 udp dport {port} update @alive {{ 6 timeout {GATE_MS}ms }} drop
+  }}
+"
+    );
+    for is_forwarded in [false, true] {
+        let own = rules.iter().enumerate();
+        let own: Vec<_> = own
+            .filter(|(_, rule)| rule.is_forwarded() == is_forwarded)
+            .collect();
+        if own.is_empty() {
+            continue;
+        }
+        let (name, hook) = match is_forwarded {
+            false => ("local", "output"),
+            true => ("forwarded", "prerouting"),
+        };
+        begin(
+            &mut text,
+            name,
+            &format!("type nat hook {hook} priority -100"),
+            gateway,
+            is_forwarded,
+        );
+        for (number, rule) in &own {
+            let gate = match rule.on_failure {
+                OnFailure::Direct => " meta l4proto @alive",
+                OnFailure::Reset => "",
+            };
+            let verdict = match rule.action {
+                Action::Optimize => format!("{gate} counter redirect to :{port}"),
+                Action::Direct | Action::Reject => " counter return".to_owned(),
+            };
+            add(&mut text, rule, *number, &verdict);
+        }
+        text += "  }\n";
+        let last_refused = own
+            .iter()
+            .rposition(|(_, rule)| rule.action == Action::Reject);
+        if let Some(last) = last_refused {
+            let (name, hook) = match is_forwarded {
+                false => ("refused_local", "output"),
+                true => ("refused_forwarded", "forward"),
+            };
+            begin(
+                &mut text,
+                name,
+                &format!("type filter hook {hook} priority -150"),
+                gateway,
+                is_forwarded,
+            );
+            for (number, rule) in &own[..=last] {
+                let verdict = match rule.action {
+                    Action::Reject => " counter reject with tcp reset",
+                    Action::Optimize | Action::Direct => " accept",
+                };
+                add(&mut text, rule, *number, verdict);
+            }
+            text += "  }\n";
+        }
+    }
+    text += "}\n";
+    text
+}
+
+/// Begins a chain, with the connections that no rule is about: the gateway's own, and those to this machine.
+fn begin(text: &mut String, name: &str, kind: &str, gateway: &Gateway, is_forwarded: bool) {
+    *text += &format!("  chain {name} {{\n    {kind}\n    meta mark {OWN_MARK:#x} return\n");
+    // Root is many programs: there, the mark alone decides.
+    if !is_forwarded && gateway.user != 0 {
+        *text += &format!("    meta skuid {} return\n", gateway.user);
+    }
+    *text += "    fib daddr type local return\n";
+}
+
+/// Adds a rule: a line for each family and control group that it has.
+fn add(text: &mut String, rule: &InterceptRule, number: usize, verdict: &str) {
+    let families: &[Option<bool>] = match rule.sources.is_empty() && rule.destinations.is_empty() {
+        true => &[None],
+        false => &[Some(false), Some(true)],
+    };
+    let cgroups: Vec<Option<&str>> = match rule.cgroups.is_empty() {
+        true => vec![None],
+        false => rule
+            .cgroups
+            .iter()
+            .map(|path| Some(path.as_str()))
+            .collect(),
+    };
+    for family in families {
+        if family.is_some_and(|is_ipv6| !rule.has_networks_of(is_ipv6)) {
+            continue;
+        }
+        for cgroup in &cgroups {
+            let mut line = String::from("   ");
+            if rule.is_forwarded() && !rule.interfaces.iter().any(|name| name == "*") {
+                let names = rule.interfaces.iter().map(|name| format!("\"{name}\""));
+                line += &format!(" iifname {}", set(names));
+            }
+            for (key, accounts) in [("skuid", &rule.users), ("skgid", &rule.groups)] {
+                if !accounts.is_empty() {
+                    let accounts = accounts.iter().map(|account| match is_number(account) {
+                        true => account.clone(),
+                        false => format!("\"{account}\""),
+                    });
+                    line += &format!(" meta {key} {}", set(accounts));
+                }
+            }
+            if let Some(path) = cgroup {
+                let level = path.split('/').count();
+                line += &format!(" socket cgroupv2 level {level} \"{path}\"");
+            }
+            if let Some(is_ipv6) = family {
+                let protocol = if *is_ipv6 { "ip6" } else { "ip" };
+                for (key, nets) in [("saddr", &rule.sources), ("daddr", &rule.destinations)] {
+                    match nets.is_empty() {
+                        // The other key names the family.
+                        true => {}
+                        false => {
+                            line += &format!(" {protocol} {key} {}", set(nets_of(nets, *is_ipv6)))
+                        }
+                    }
+                }
+            }
+            match rule.ports.is_empty() {
+                true => line += " meta l4proto tcp",
+                false => line += &format!(" tcp dport {}", set(rule.ports.iter().map(range))),
+            }
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "{line}{verdict} comment \"rule {}\"", number + 1);
+        }
+    }
+}
+
+fn nets_of(nets: &[IpNet], is_ipv6: bool) -> impl Iterator<Item = String> {
+    let is_of_family = move |net: &&IpNet| matches!(net.addr(), IpAddr::V6(_)) == is_ipv6;
+    nets.iter().filter(is_of_family).map(show)
+}
+
+fn range(ports: &RangeInclusive<u16>) -> String {
+    match ports.start() == ports.end() {
+        true => ports.start().to_string(),
+        false => format!("{}-{}", ports.start(), ports.end()),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A value, or a set of several.
+fn set(values: impl Iterator<Item = String>) -> String {
+    let values: Vec<String> = values.collect();
+    match &values[..] {
+        [value] => value.clone(),
+        values => format!("{{ {} }}", values.join(", ")),
+    }
+}

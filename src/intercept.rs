@@ -1,0 +1,231 @@
+//! `refrain intercept`: loads and removes the firewall's rules that redirect connections to a near end.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    thread::sleep,
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow, bail};
+use clap::{Parser, Subcommand};
+use nix::unistd::{Uid, User};
+use refrain_gateway::{
+    arguments::NearOptions,
+    intercept::{
+        rule::InterceptRule,
+        table::{COMMENT, Gateway, TABLE, script},
+    },
+};
+use serde_json::Value;
+
+use crate::{system_program, usage::UsageError};
+
+/// Who runs gateways as a service.
+const SERVICE_USER: &str = "refrain";
+
+/// How long connections in their handshake may take, between the gate's end and the table's. A table of network
+/// address translation that goes earlier leaves some of them hanging.
+const HANDSHAKES: Duration = Duration::from_millis(100);
+
+#[derive(clap::Args)]
+pub(crate) struct InterceptArguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Load the rules
+    ///
+    /// They replace those that are loaded. Connections are redirected only while the near end runs and has a link:
+    /// otherwise new connections go direct within half a second.
+    On(OnArguments),
+    /// Remove the rules
+    Off,
+    /// Show the rules, and the number of connections that each matched
+    Show {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args)]
+struct OnArguments {
+    /// Read the near end's options from this file, with its rules
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Add a rule before those of the file, such as 'port=80,443 dst=10.20.0.0/16'
+    #[arg(long, value_name = "RULE")]
+    rule: Vec<InterceptRule>,
+    /// The near end runs as this user [default: refrain]
+    #[arg(long, value_name = "NAME|NUMBER")]
+    user: Option<String>,
+    /// Print the script for `nft -f`, and load nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub(crate) fn run(arguments: &InterceptArguments) -> anyhow::Result<()> {
+    match &arguments.command {
+        Command::On(on) => load(on),
+        Command::Off => match table()? {
+            Some(_) => remove(),
+            None => {
+                crate::stderr::warn("no rules are loaded");
+                Ok(())
+            }
+        },
+        Command::Show { json } => show(*json),
+    }
+}
+
+fn load(arguments: &OnArguments) -> anyhow::Result<()> {
+    let (rules, gateway) = rules(arguments)?;
+    let script = script(&rules, &gateway);
+    if arguments.dry_run {
+        io::stdout().write_all(script.as_bytes())?;
+        return Ok(());
+    }
+    if table()?.is_some() {
+        remove()?;
+    }
+    nft(&["-f", "-"], &script).context("cannot load the rules")?;
+    Ok(())
+}
+
+/// The rules, and the near end that they are for.
+fn rules(arguments: &OnArguments) -> anyhow::Result<(Vec<InterceptRule>, Gateway)> {
+    #[derive(Parser)]
+    struct OfFile {
+        #[command(flatten)]
+        options: NearOptions,
+    }
+    let given = [
+        "near".into(),
+        "--config".into(),
+        arguments.config.clone().into_os_string(),
+    ];
+    let config = OfFile::try_parse_from(given)?.options.resolve()?;
+    let Some(port) = config.redirected_port() else {
+        let file = arguments.config.display();
+        return Err(UsageError(anyhow!("{file}: needs transparent = \"PORT\"")).into());
+    };
+    let rules: Vec<_> = arguments
+        .rule
+        .iter()
+        .chain(&config.intercept)
+        .cloned()
+        .collect();
+    if rules.is_empty() {
+        let file = arguments.config.display();
+        let text = "no rule: add intercept = [\"port=80,443 dst=10.20.0.0/16\"] to";
+        return Err(UsageError(anyhow!("{text} {file}, or give --rule")).into());
+    }
+    let user = user(arguments.user.as_deref())?;
+    Ok((rules, Gateway { port, user }))
+}
+
+/// The number of the user that the near end runs as.
+fn user(given: Option<&str>) -> anyhow::Result<u32> {
+    if let Some(Ok(number)) = given.map(str::parse) {
+        return Ok(number);
+    }
+    let name = given.unwrap_or(SERVICE_USER);
+    match User::from_name(name)? {
+        Some(user) => Ok(user.uid.as_raw()),
+        None if given.is_some() => bail!("no user is named \"{name}\""),
+        None => Err(UsageError(anyhow!(
+            "no user is named \"{SERVICE_USER}\": give the near end's user with --user"
+        ))
+        .into()),
+    }
+}
+
+/// The loaded table, as nft describes it; an error if another program made it.
+fn table() -> anyhow::Result<Option<Value>> {
+    let tables = nft(&["-j", "list", "tables"], "")?;
+    let tables: Value = serde_json::from_str(&tables).context("nft -j list tables")?;
+    let (family, name) = TABLE.split_once(' ').unwrap_or_default();
+    let is_ours = |table: &&Value| table["family"] == family && table["name"] == name;
+    let mut tables = tables["nftables"].as_array().into_iter().flatten();
+    if tables
+        .find_map(|entry| entry.get("table").filter(is_ours))
+        .is_none()
+    {
+        return Ok(None);
+    }
+    let text = nft(&["list", "table", "inet", name], "")?;
+    if !text.contains(COMMENT) {
+        bail!(
+            "the firewall has a table \"{TABLE}\" that this command did not make: rename it, or remove it with \
+             `nft delete table {TABLE}`"
+        );
+    }
+    let json = nft(&["-j", "list", "table", "inet", name], "")?;
+    Ok(Some(
+        serde_json::from_str(&json).context("nft -j list table")?,
+    ))
+}
+
+/// Removes the table: first the gate, so that no connection is about to be redirected, then the rest.
+fn remove() -> anyhow::Result<()> {
+    nft(
+        &["-f", "-"],
+        &format!("flush chain {TABLE} gate\nflush set {TABLE} alive\n"),
+    )
+    .context("cannot close the gate")?;
+    sleep(HANDSHAKES);
+    nft(&["delete", "table", "inet", "refrain"], "").context("cannot remove the rules")?;
+    Ok(())
+}
+
+fn show(json: bool) -> anyhow::Result<()> {
+    let table = table()?;
+    let mut out = io::stdout().lock();
+    if json {
+        return Ok(writeln!(out, "{}", table.unwrap_or(Value::Null))?);
+    }
+    let Some(table) = table else {
+        return Ok(writeln!(
+            out,
+            "no rules are loaded (`refrain intercept on` loads them)"
+        )?);
+    };
+    let entries = table["nftables"].as_array().into_iter().flatten();
+    let mut is_open = false;
+    let mut counts = std::collections::BTreeMap::<&str, u64>::new();
+    for entry in entries {
+        if entry["set"]["name"] == "alive" {
+            is_open = entry["set"]["elem"]
+                .as_array()
+                .is_some_and(|elements| !elements.is_empty());
+        }
+        let rule = &entry["rule"];
+        if let (Some(comment), Some(parts)) = (rule["comment"].as_str(), rule["expr"].as_array()) {
+            let counters = parts
+                .iter()
+                .filter_map(|part| part["counter"]["packets"].as_u64());
+            *counts.entry(comment).or_default() += counters.sum::<u64>();
+        }
+    }
+    let state = match is_open {
+        true => "open: connections are redirected",
+        false => {
+            "closed: the near end does not run, has no link, or is bypassed; connections go direct"
+        }
+    };
+    writeln!(out, "gate {state}")?;
+    for (rule, connections) in counts {
+        writeln!(out, "{rule}: {connections} connections")?;
+    }
+    Ok(())
+}
+
+fn nft(arguments: &[&str], input: &str) -> anyhow::Result<String> {
+    if !Uid::effective().is_root() {
+        bail!("only root can read and change the firewall: run this as root");
+    }
+    system_program::run("nft", "nftables", arguments, input)
+}
