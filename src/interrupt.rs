@@ -125,7 +125,7 @@ impl Signals {
 }
 
 /// Whether whoever started the program has it ignore a signal; told on Linux alone.
-fn is_ignored(kind: SignalKind) -> bool {
+pub(crate) fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -127,20 +127,21 @@ enum Command {
     Near(gateways::NearArguments),
     /// Run a program, and send all of its connections through the link
     ///
-    /// The program and its children need no proxy settings and no privileges. Each gets a network of its own, in
-    /// which the kernel redirects all TCP connections to this command. It sends them through the SOCKS5 proxy of a
-    /// near end, and the far end resolves names and connects. Other UDP than queries for names is refused, so programs
-    /// use TCP. Connections to loopback addresses stay inside.
+    /// The program and its children need no proxy settings and no privileges. Together they get one network of their
+    /// own, in which the kernel redirects all TCP connections to this command. It sends them through a near end, and the
+    /// far end resolves names and connects. UDP is refused, except queries for names, so programs use TCP. Connections
+    /// to loopback addresses stay inside.
     #[command(
-        after_help = "Example:\n  refrain run -- git clone https://git.example.org/project.git",
+        after_help = "Example:\n  refrain run git clone https://git.example.org/project.git",
         after_long_help = "\
-            The exit code is that of the program, or 128 and the number of the signal that ended it. 125: `refrain \
+            The exit code is that of the program, or 128 plus the number of the signal that ended it. 125: `refrain \
             run` failed. 126: the program cannot be run. 127: it was not found. The command ends when the program and \
-            all its children have ended. SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on, SIGINT and SIGQUIT as \
-            far as the terminal does not.\n\n\
-            Programs inside cannot use other users' rights (sudo), abstract Unix sockets of the desktop, servers on this \
-            machine's loopback addresses, and ping. Services that work for them, such as docker, are not inside. A \
-            name that does not exist looks like a connection that is reset, because only the far end resolves names."
+            all its children have ended. SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on. SIGINT and SIGQUIT are \
+            passed on too, unless a terminal sends them to the program itself.\n\n\
+            Programs inside cannot gain other users' rights (sudo, su), and cannot use abstract Unix sockets of the \
+            desktop, servers on this machine's loopback addresses, or ping. If a program asks a running service to \
+            connect for it, such as docker, that connection does not use the link. A name that does not exist looks \
+            like a connection that is refused, because only the far end resolves names."
     )]
     Run(run::RunArguments),
     /// Have the firewall redirect connections of this machine or network to the near end

@@ -17,36 +17,48 @@ mod relay;
 
 use std::{
     ffi::OsString,
+    fs::{File, OpenOptions},
+    io::{self, IsTerminal},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{self, Command},
+    process::{self, Child, Command},
     sync::Arc,
     time::Duration,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::Parser;
 use refrain_gateway::{
     arguments::NearOptions,
     config::Config,
+    gateway::Gateway,
+    redirected::Redirected,
     start::{Tasks, start, take_redirected},
     status::{Listening, Status},
     target::Target,
     virtual_names::VirtualNames,
 };
-use tokio::task::JoinSet;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Resource, getrlimit, setrlimit},
+    stdio::{dup2_stdin, dup2_stdout},
+};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
     gateways::{self, LEAVE},
-    local,
+    in_words,
+    local::{self, Found, Place},
     log::{LogForm, levels},
-    usage::UsageError,
 };
 use children::Children;
-use control::{Control, Sockets};
+use control::{Control, Go, Sockets};
 use relay::Proxy;
 
 /// The exit code of an error of `refrain run` itself: others are those of CMD. So do env, timeout and docker.
@@ -58,20 +70,24 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 /// The log where no level is given: also the reasons of resets, which the program cannot know.
 const LOGGED: &str = "warn,refrain_gateway::listeners=info,refrain::run=info";
 
-/// How long connections through a proxy may take to send their last bytes, once the program has ended.
+/// How long connections may take to send their last bytes, once the program has ended.
 const LAST_BYTES: Duration = Duration::from_secs(30);
+
+/// How often connections that nobody has accepted yet are looked for then.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What `refrain run` takes.
 #[derive(clap::Args)]
 pub(crate) struct RunArguments {
     /// Use the SOCKS5 proxy at this address, such as that of a near end
     ///
-    /// Without this and --config, the near end that runs here and serves SOCKS5 is used.
+    /// Without this and --config, the near end that this user or root runs here is used. Other users can see the
+    /// password of a command that runs.
     #[arg(long, value_name = "[USER:PASSWORD@][HOST:]PORT")]
     socks5: Option<Proxy>,
-    /// Start a near end for this program, with the options of this file
+    /// Start a near end only for this program, with the options of this file
     ///
-    /// It has the keys, peers and limits of the file, but opens none of its listeners.
+    /// It has the keys, peers and limits of the file, but opens none of its listeners. Its caches begin empty.
     #[arg(long, value_name = "FILE", conflicts_with = "socks5")]
     config: Option<PathBuf>,
     /// Log to stderr at this level [default: warn, and refused connections]
@@ -79,11 +95,8 @@ pub(crate) struct RunArguments {
     log: Option<LevelFilter>,
     #[command(flatten)]
     form: LogForm,
-    /// Print no line about UDP at the start
-    #[arg(short, long)]
-    quiet: bool,
     /// The program to run, and its arguments
-    #[arg(value_name = "CMD", required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "CMD", required = true, num_args = 1.., trailing_var_arg = true)]
     command: Vec<OsString>,
     /// Become the program: the socket of the process that serves it.
     #[arg(long, hide = true)]
@@ -92,7 +105,7 @@ pub(crate) struct RunArguments {
 
 /// An error of `refrain run` itself.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:#}")]
+#[error("{}", in_words(.0))]
 pub(crate) struct RunFailed(anyhow::Error);
 
 /// Where the connections of the program go.
@@ -108,7 +121,14 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     if let Some(control) = &arguments.inside {
         inside::report_and_become(control, &arguments.command);
     }
-    if arguments.socks5.is_none() && arguments.config.is_none() && inside::is_inside() {
+    if inside::is_inside() {
+        if arguments.socks5.is_some() || arguments.config.is_some() {
+            let error = anyhow!(
+                "inside another `refrain run`, --socks5 and --config cannot be used: without them, the program uses \
+                 the link of the outer one"
+            );
+            return Err(RunFailed(error).into());
+        }
         // Its connections go through the link already.
         inside::become_program(&arguments.command);
     }
@@ -122,49 +142,112 @@ fn serve_program(arguments: &RunArguments) -> anyhow::Result<u8> {
         None => arguments.form.begin_with(EnvFilter::new(LOGGED)),
     };
     let way = choose(arguments)?;
+    let peers = match &way {
+        Way::Near(config) => config.peers.len(),
+        Way::Proxy(_) => 1,
+    };
+    let exit_code = gateways::block_on(peers, async {
+        if let Way::Proxy(proxy) = &way {
+            proxy.check().await?;
+        }
+        let mut children = Children::adopt()?;
+        let (program, sockets, go) = start_program(&arguments.command)?;
+        serve(way, sockets, go, &program, &mut children).await
+    });
+    drop(log);
+    exit_code
+}
+
+/// Starts the process that becomes the program. It waits for `Go`.
+fn start_program(command: &[OsString]) -> anyhow::Result<(Child, Sockets, Go)> {
     let control = Control::listen()?;
-    let children = Children::adopt()?;
-    let mut command = Command::new(OWN_PROGRAM);
-    command
+    let mut process = Command::new(OWN_PROGRAM);
+    process
         .arg0("refrain")
         .args(["run", "--inside"])
         .arg(control.path())
         .arg("--")
-        .args(&arguments.command);
-    let program = command.spawn().context("cannot start a process")?;
+        .args(command);
+    let program = process.spawn().context("cannot start a process")?;
     let (sockets, go) = control.receive(&program)?;
-    if !arguments.quiet {
-        crate::stderr::warn(
-            "UDP is not passed on, except queries for names (see `refrain run --help`)",
-        );
+    if io::stderr().is_terminal() {
+        crate::stderr::warn("UDP is refused, except queries for names: only TCP uses the link");
     }
-    let exit_code = match way {
-        Way::Near(config) => gateways::block_on(config.peers.len(), async {
+    // The streams are the program's: their other ends are to notice when it closes them.
+    dup2_stdin(File::open("/dev/null")?)?;
+    dup2_stdout(OpenOptions::new().write(true).open("/dev/null")?)?;
+    Ok((program, sockets, go))
+}
+
+/// Serves the program's connections until it has ended, with all its children.
+async fn serve(
+    way: Way,
+    sockets: Sockets,
+    go: Go,
+    program: &Child,
+    children: &mut Children,
+) -> anyhow::Result<u8> {
+    let waiting = sockets.listener.try_clone()?;
+    let (listener, for_names) = sockets.into_async()?;
+    let mut tasks = Tasks::default();
+    let names = Arc::new(VirtualNames::default());
+    for socket in for_names {
+        let serving = Arc::clone(&names).serve(socket);
+        tasks.services.spawn(serving);
+    }
+    let (open, mut closed) = mpsc::channel(1);
+    let redirected = Redirected { names, open };
+    let mut gateway: Option<(Arc<Gateway>, Duration)> = None;
+    match way {
+        Way::Near(config) => {
             let drain = config.timeouts.drain;
-            let mut tasks = Tasks::default();
-            let gateway = start(*config, &mut tasks).await?;
-            let names = serve_names(&sockets, &mut tasks.services)?;
-            take_redirected(&gateway, sockets.listener()?, names, &mut tasks)?;
-            go.send()?;
-            let exit_code = children.ended(&program).await?;
-            gateway.drain(drain).await;
-            tokio::time::sleep(LEAVE).await;
-            tokio::task::spawn_blocking(move || gateway.settle()).await?;
-            anyhow::Ok(exit_code)
-        }),
-        Way::Proxy(proxy) => gateways::block_on(1, async {
-            let mut services = JoinSet::new();
-            let names = serve_names(&sockets, &mut services)?;
-            let relays = relay::serve(sockets.listener()?, proxy, names, &mut services);
-            go.send()?;
-            let exit_code = children.ended(&program).await?;
-            drop(services);
-            relays.ended(LAST_BYTES).await;
-            anyhow::Ok(exit_code)
-        }),
+            let started = start(*config, &mut tasks).await?;
+            take_redirected(&started, listener, redirected, &mut tasks)?;
+            gateway = Some((started, drain));
+        }
+        Way::Proxy(proxy) => {
+            raise_limit_of_files();
+            let serving = relay::serve(listener, proxy, redirected);
+            tasks.listeners.spawn(serving);
+        }
+    }
+    go.send()?;
+    let exit_code = children.ended(program).await?;
+    let last_bytes = async {
+        // No further connection can come.
+        while is_waiting(&waiting) {
+            sleep(LOOK_INTERVAL).await;
+        }
+        tasks.listeners.shutdown().await;
+        let _ = timeout(LAST_BYTES, closed.recv()).await;
+        if let Some((gateway, drain)) = &gateway {
+            gateway.drain(*drain).await;
+            sleep(LEAVE).await;
+        }
     };
-    drop(log);
-    exit_code
+    let reason = "its last bytes are not sent, or not answered";
+    children.unless_signalled(reason, last_bytes).await;
+    if let Some((gateway, _)) = gateway {
+        tokio::task::spawn_blocking(move || gateway.settle()).await?;
+    }
+    Ok(exit_code)
+}
+
+/// Whether a connection waits to be accepted.
+fn is_waiting(listener: &std::net::TcpListener) -> bool {
+    let mut events = [PollFd::new(listener, PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut events, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+/// A connection needs two. The program keeps its own limit.
+fn raise_limit_of_files() {
+    let mut limits = getrlimit(Resource::Nofile);
+    limits.current = limits.maximum;
+    let _ = setrlimit(Resource::Nofile, limits);
 }
 
 fn choose(arguments: &RunArguments) -> anyhow::Result<Way> {
@@ -174,35 +257,49 @@ fn choose(arguments: &RunArguments) -> anyhow::Result<Way> {
     if let Some(file) = &arguments.config {
         return Ok(Way::Near(Box::new(near_end(file)?)));
     }
-    let found = local::find("--socks5 or --config")?;
-    let near_ends = found
-        .into_iter()
-        .filter(|found| found.status.role == "near");
-    let mut proxies = near_ends.filter_map(|found| open_proxy(&found.status));
-    match (proxies.next(), proxies.next()) {
-        (Some(address), None) => Ok(Way::Proxy(Proxy::at(address))),
-        (Some(_), Some(_)) => Err(UsageError(anyhow!(
-            "several near ends with --socks5 run here; choose one with --socks5"
-        ))
-        .into()),
-        (None, _) => Err(UsageError(anyhow!(
-            "no near end here serves SOCKS5 without a password; start one with --socks5, or give --socks5 or --config"
-        ))
-        .into()),
+    let others = "or give --socks5 PORT or --config FILE";
+    let mut found = local::find("--socks5 or --config")?;
+    // Any user could answer at an address.
+    found.retain(|found| found.status.role == "near" && matches!(found.place, Place::Socket(_)));
+    let proxies: Vec<_> = found
+        .iter()
+        .filter_map(|found| Some((found, proxy(&found.status)?)))
+        .collect();
+    match &proxies[..] {
+        [(_, (address, false))] => Ok(Way::Proxy(Proxy::at(address.clone()))),
+        [(_, (address, true))] => {
+            bail!("the near end here asks for a password: give --socks5 USER:PASSWORD@{address}")
+        }
+        [] if found.is_empty() => {
+            bail!(
+                "no near end of this user or of root runs here: start one with --socks5 PORT, {others}"
+            )
+        }
+        [] => bail!("the near end here serves no SOCKS5: add socks5 to its options, {others}"),
+        several => {
+            let mut text = "several near ends run here; choose one:".to_owned();
+            for (Found { status, .. }, (address, _)) in several {
+                let peers = status.peers.iter().map(|peer| peer.label());
+                let peers: Vec<_> = peers.collect();
+                text += &format!("\n  --socks5 {address}  (peer {})", peers.join(", "));
+            }
+            bail!(text)
+        }
     }
 }
 
-/// The address of a gateway's SOCKS5 listener, if it needs no password.
-fn open_proxy(status: &Status) -> Option<Target> {
+/// The address of a gateway's SOCKS5 listener, and whether it asks for a password.
+fn proxy(status: &Status) -> Option<(Target, bool)> {
     let mut listeners = status.listeners.iter();
-    let socks5 = |listener: &&Listening| listener.option == "socks5" && !listener.asks_password;
-    let address = listeners.find(socks5)?.address;
-    let own = match address.ip() {
+    let is_socks5 = |listener: &&Listening| listener.option == "socks5";
+    let listener = listeners.find(is_socks5)?;
+    let own = match listener.address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         ip => ip,
     };
-    Some(SocketAddr::new(own, address.port()).into())
+    let address = SocketAddr::new(own, listener.address.port()).into();
+    Some((address, listener.asks_password))
 }
 
 /// The configuration of a near end that serves this program only.
@@ -214,19 +311,11 @@ fn near_end(file: &Path) -> anyhow::Result<Config> {
     }
     let given = ["near", "--transparent", "1", "--config"].map(OsString::from);
     let arguments = given.into_iter().chain([file.into()]);
-    let mut config = OfFile::try_parse_from(arguments)?.options.resolve()?;
-    // Another process may have them.
+    let config = OfFile::try_parse_from(arguments)?.options.resolve();
+    let mut config = config.with_context(|| file.display().to_string())?;
+    // Another process may have its listeners. Clients are only those inside.
     config.ways_in.clear();
     config.admin = None;
+    config.access = Default::default();
     Ok(config)
-}
-
-/// Serves the program's queries for names.
-fn serve_names(sockets: &Sockets, services: &mut JoinSet<()>) -> anyhow::Result<Arc<VirtualNames>> {
-    let names = Arc::new(VirtualNames::default());
-    for socket in sockets.for_names()? {
-        let serving = Arc::clone(&names).serve(socket);
-        services.spawn(serving);
-    }
-    Ok(names)
 }

@@ -7,10 +7,18 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 /// Where these programs are, though not in the search path of every user.
 const FOLDERS: &str = "/usr/sbin:/sbin:/usr/local/sbin";
+
+/// What a program printed that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{program}: {text}")]
+pub(crate) struct Failed {
+    program: String,
+    text: String,
+}
 
 /// Runs a program of this package with this input. Returns its standard output.
 pub(crate) fn run(
@@ -35,7 +43,9 @@ pub(crate) fn run(
     let output = child.wait_with_output()?;
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
-        bail!("{program}: {}", text.lines().next().unwrap_or("failed"));
+        let text = text.lines().next().unwrap_or("failed").to_owned();
+        let program = program.to_owned();
+        return Err(Failed { program, text }.into());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

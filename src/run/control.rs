@@ -45,19 +45,17 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// The listener that its connections are redirected to. Within a runtime.
-    pub(super) fn listener(&self) -> io::Result<TcpListener> {
+    /// The listener that its connections are redirected to, and the sockets for its queries for names. Within a runtime.
+    pub(super) fn into_async(self) -> io::Result<(TcpListener, Vec<UdpSocket>)> {
         self.listener.set_nonblocking(true)?;
-        TcpListener::from_std(self.listener.try_clone()?)
-    }
-
-    /// The sockets that its queries for names are redirected to. Within a runtime.
-    pub(super) fn for_names(&self) -> io::Result<Vec<UdpSocket>> {
-        let sockets = self.for_names.iter().map(|socket| {
+        let for_names = self.for_names.into_iter().map(|socket| {
             socket.set_nonblocking(true)?;
-            UdpSocket::from_std(socket.try_clone()?)
+            UdpSocket::from_std(socket)
         });
-        sockets.collect()
+        Ok((
+            TcpListener::from_std(self.listener)?,
+            for_names.collect::<io::Result<_>>()?,
+        ))
     }
 }
 
@@ -79,7 +77,8 @@ impl Go {
 impl Control {
     /// In a folder that only this user can open.
     pub(super) fn listen() -> anyhow::Result<Control> {
-        let folder = tempfile::tempdir().context("cannot make a temporary directory")?;
+        let folder = tempfile::tempdir()
+            .context("cannot make a temporary directory (TMPDIR chooses another place for it)")?;
         let listener = UnixListener::bind(folder.path().join("control"));
         let listener = listener.with_context(|| {
             format!(

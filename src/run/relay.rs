@@ -1,10 +1,12 @@
 //! Relays connections of the program to a SOCKS5 proxy.
 
-use std::{io, str::FromStr, sync::Arc, time::Duration};
+use std::{io, mem::discriminant, str::FromStr, time::Duration};
 
+use anyhow::anyhow;
 use refrain_gateway::{
     address::parse_admin,
-    redirected::original_target,
+    rate_limited_log::RateLimitedLog,
+    redirected::{NoTarget, Redirected, original_target},
     target::{Host, Target, TargetError},
     virtual_names::VirtualNames,
 };
@@ -12,8 +14,6 @@ use socket2::SockRef;
 use tokio::{
     io::copy_bidirectional_with_sizes,
     net::{TcpListener, TcpStream},
-    sync::mpsc,
-    task::JoinSet,
     time::{sleep, timeout},
 };
 use tokio_socks::{TargetAddr, tcp::Socks5Stream};
@@ -23,6 +23,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// After an error of accept(2), such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long the proxy may take to be there at the start.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The buffer of each direction of a connection.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -37,10 +40,12 @@ pub(super) struct Proxy {
 /// Why a text is not a proxy.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProxyError {
-    #[error("the user has no password: expected USER:PASSWORD@HOST:PORT")]
-    NoPassword,
+    #[error("expected [USER:PASSWORD@][HOST:]PORT, such as 1080 or 10.0.0.5:1080")]
+    NoPort,
+    #[error("user name and password must each have 1 to 255 bytes: USER:PASSWORD@HOST:PORT")]
+    Login,
     #[error(transparent)]
-    Address(#[from] TargetError),
+    Address(TargetError),
 }
 
 impl Proxy {
@@ -49,6 +54,58 @@ impl Proxy {
         Proxy {
             address,
             login: None,
+        }
+    }
+
+    /// Connects to the proxy and says nothing, to see that it is there.
+    pub(super) async fn check(&self) -> anyhow::Result<()> {
+        let connected = timeout(CHECK_TIMEOUT, TcpStream::connect(self.address.to_string()));
+        let connected = connected.await.unwrap_or_else(|_| {
+            Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "no answer within 5s",
+            ))
+        });
+        connected
+            .map(drop)
+            .map_err(|error| anyhow!("{}", self.unreachable(&error)))
+    }
+
+    fn unreachable(&self, error: &io::Error) -> String {
+        let proxy = &self.address;
+        format!("cannot reach the proxy {proxy}: {error} (is the near end running, with --socks5?)")
+    }
+
+    /// Why the proxy did not connect, in the words of near ends.
+    fn describe(&self, error: &tokio_socks::Error) -> String {
+        use tokio_socks::Error;
+        let proxy = &self.address;
+        match error {
+            Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                format!("the proxy {proxy} closed the connection")
+            }
+            Error::Io(error) => self.unreachable(error),
+            Error::ConnectionRefused => "the target refused the connection".to_owned(),
+            Error::ConnectionNotAllowedByRuleset => {
+                "the far end does not allow this target (its --allow must cover it)".to_owned()
+            }
+            Error::HostUnreachable => {
+                "the far end could not resolve the name, or has no route to the target".to_owned()
+            }
+            Error::NetworkUnreachable => {
+                "the link to the far end is down (`refrain status` shows the reason)".to_owned()
+            }
+            Error::TtlExpired => "the target did not answer in time".to_owned(),
+            Error::NoAcceptableAuthMethods => {
+                format!("the proxy {proxy} asks for a password (--socks5 USER:PASSWORD@{proxy})")
+            }
+            Error::PasswordAuthFailure(_) => {
+                format!("the proxy {proxy} refused the user name or the password")
+            }
+            Error::InvalidResponseVersion => {
+                format!("{proxy} is not a SOCKS5 proxy (give the port of the near end's --socks5)")
+            }
+            other => format!("the proxy {proxy} reports: {other}"),
         }
     }
 
@@ -83,70 +140,74 @@ impl FromStr for Proxy {
             .trim_end_matches('/');
         let (login, address) = match text.rsplit_once('@') {
             Some((login, address)) => {
-                let (user, password) = login.split_once(':').ok_or(ProxyError::NoPassword)?;
+                let (user, password) = login.split_once(':').ok_or(ProxyError::Login)?;
+                let is_allowed = |part: &str| (1..=255).contains(&part.len());
+                if !is_allowed(user) || !is_allowed(password) {
+                    return Err(ProxyError::Login);
+                }
                 (Some((user.to_owned(), password.to_owned())), address)
             }
             None => (None, text),
         };
         Ok(Proxy {
-            address: parse_admin(address)?,
+            address: parse_admin(address).map_err(|error| match error {
+                TargetError::NoPort => ProxyError::NoPort,
+                error => ProxyError::Address(error),
+            })?,
             login,
         })
     }
 }
 
-/// The open connections. Each holds a sender of a channel that carries nothing.
-pub(super) struct Relays(mpsc::Receiver<()>);
-
-impl Relays {
-    /// Waits until all have ended, but not longer than `within`.
-    pub(super) async fn ended(mut self, within: Duration) {
-        let _ = timeout(within, self.0.recv()).await;
+/// Relays the connections that come to `listener`, until the task is aborted.
+pub(super) async fn serve(listener: TcpListener, proxy: Proxy, redirected: Redirected) {
+    let log = RateLimitedLog::new(|line| tracing::info!("{line}"));
+    loop {
+        match listener.accept().await {
+            Ok((client, _)) => {
+                let (proxy, redirected, log) = (proxy.clone(), redirected.clone(), log.clone());
+                tokio::spawn(async move {
+                    if let Err(refused) = relay(client, &proxy, &redirected.names).await {
+                        log.add(discriminant(&refused), refused.to_string());
+                    }
+                    drop(redirected);
+                });
+            }
+            Err(error) => {
+                let kind = error.kind();
+                log.add(kind, format!("cannot accept a connection: {error}"));
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
     }
 }
 
-/// Relays the connections that come to `listener`, until `services` ends.
-pub(super) fn serve(
-    listener: TcpListener,
-    proxy: Proxy,
-    names: Arc<VirtualNames>,
-    services: &mut JoinSet<()>,
-) -> Relays {
-    let (open, relays) = mpsc::channel(1);
-    services.spawn(async move {
-        loop {
-            match listener.accept().await {
-                Ok((client, _)) => {
-                    let (proxy, names, open) = (proxy.clone(), Arc::clone(&names), open.clone());
-                    tokio::spawn(async move {
-                        relay(client, proxy, &names).await;
-                        drop(open);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    });
-    Relays(relays)
+/// Why a connection of the program was reset.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("reset a connection: {0}")]
+    NoTarget(#[from] NoTarget),
+    #[error("refused a connection to {target}: {reason}")]
+    Target { target: Target, reason: String },
 }
 
-async fn relay(mut client: TcpStream, proxy: Proxy, names: &VirtualNames) {
+async fn relay(mut client: TcpStream, proxy: &Proxy, names: &VirtualNames) -> Result<(), Refused> {
     // Whatever ends it early, the program sees a reset and not an end.
     let _ = SockRef::from(&client).set_linger(Some(Duration::ZERO));
-    let target = match original_target(&client, Some(names)) {
-        Ok(target) => target,
-        Err(error) => return tracing::info!("reset a connection: {error}"),
-    };
+    let target = original_target(&client, Some(names))?;
     let opened = timeout(CONNECT_TIMEOUT, proxy.open(&target)).await;
-    let opened = opened.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
     let mut server = match opened {
-        Ok(server) => server,
-        Err(error) => {
-            let proxy = &proxy.address;
-            return tracing::info!("reset a connection to {target}: proxy {proxy}: {error}");
+        Ok(Ok(server)) => server,
+        Ok(Err(error)) => {
+            let reason = proxy.describe(&error);
+            return Err(Refused::Target { target, reason });
+        }
+        Err(_) => {
+            let reason = format!(
+                "{} did not answer within {CONNECT_TIMEOUT:?}",
+                proxy.address
+            );
+            return Err(Refused::Target { target, reason });
         }
     };
     let copied =
@@ -160,4 +221,5 @@ async fn relay(mut client: TcpStream, proxy: Proxy, names: &VirtualNames) {
             let _ = SockRef::from(&server).set_linger(Some(Duration::ZERO));
         }
     }
+    Ok(())
 }

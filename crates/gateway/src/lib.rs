@@ -94,7 +94,7 @@ pub mod gateway;
 pub mod history;
 mod last_error;
 mod random;
-mod rate_limited_log;
+pub mod rate_limited_log;
 pub mod start;
 
 pub mod admin;

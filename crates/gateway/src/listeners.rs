@@ -36,9 +36,9 @@ use crate::{
     options::{FORWARD, HTTP_PROXY, OptionSpec, SOCKS5, TRANSPARENT},
     policy::Policy,
     rate_limited_log::RateLimitedLog,
+    redirected::Redirected,
     refusal::Refusal,
     target::Target,
-    virtual_names::VirtualNames,
     way_in::WayIn,
 };
 
@@ -64,8 +64,8 @@ static SERVERS: &[(&OptionSpec, Serve)] = &[
 /// A listener for applications.
 pub(crate) struct Listener {
     way_in: WayIn,
-    /// The names that its clients' destinations may stand for.
-    names: Option<Arc<VirtualNames>>,
+    /// The names that its clients' destinations may stand for, of `refrain run`.
+    redirected: Option<Redirected>,
     gateway: Arc<Gateway>,
     outsiders: RateLimitedLog,
     refused_logins: RateLimitedLog,
@@ -77,7 +77,7 @@ impl Listener {
     pub(crate) async fn serve(
         socket: TcpListener,
         way_in: WayIn,
-        names: Option<Arc<VirtualNames>>,
+        redirected: Option<Redirected>,
         gateway: Arc<Gateway>,
     ) {
         let (address, descriptors) = (way_in.listen, &gateway.descriptors);
@@ -88,7 +88,7 @@ impl Listener {
         let warnings = || RateLimitedLog::new(|line| tracing::warn!("{line}"));
         let listener = Arc::new(Listener {
             way_in,
-            names,
+            redirected,
             gateway,
             outsiders: warnings(),
             refused_logins: warnings(),
@@ -117,8 +117,11 @@ impl Listener {
 
     /// Logs that a client was refused because of this error.
     fn refuse<E: 'static>(&self, error: &E, reason: String) {
-        let address = self.way_in.listen;
-        let refused = format!("listener {address}: {reason}");
+        let refused = match &self.redirected {
+            // Users do not know the listener of `refrain run`.
+            Some(_) => reason,
+            None => format!("listener {}: {reason}", self.way_in.listen),
+        };
         self.refusals.add(discriminant(error), refused);
     }
 

@@ -55,7 +55,7 @@ impl Events {
 /// A log of events that others cause at will: of each kind at most a line in ten seconds, with
 /// the number of events that no line names. The last of a series are reported too.
 #[derive(Debug, Clone)]
-pub(crate) struct RateLimitedLog {
+pub struct RateLimitedLog {
     /// By the hashes of their kinds.
     kinds: Arc<Mutex<HashMap<u64, Events>>>,
     write: fn(&str),
@@ -63,7 +63,7 @@ pub(crate) struct RateLimitedLog {
 
 impl RateLimitedLog {
     /// A log whose lines go to `write`.
-    pub(crate) fn new(write: fn(&str)) -> RateLimitedLog {
+    pub fn new(write: fn(&str)) -> RateLimitedLog {
         RateLimitedLog {
             kinds: Arc::default(),
             write,
@@ -72,7 +72,7 @@ impl RateLimitedLog {
 
     /// Takes one more event. Each kind is kept for good, so there must be few, such as the variants of
     /// an error. Must be called in a Tokio runtime, which the rest of a series waits in.
-    pub(crate) fn add<K: Hash + 'static>(&self, kind: K, event: String) {
+    pub fn add<K: Hash + 'static>(&self, kind: K, event: String) {
         // Variants of two types may have the same number.
         let kind = (TypeId::of::<K>(), kind);
         let kind = BuildHasherDefault::<DefaultHasher>::default().hash_one(kind);

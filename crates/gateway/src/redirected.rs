@@ -3,12 +3,22 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
 
 use socket2::SockRef;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::mpsc};
 
 use crate::{target::Target, virtual_names::VirtualNames};
+
+/// Connections that are redirected from a network in which names stand behind addresses.
+#[derive(Debug, Clone)]
+pub struct Redirected {
+    /// The names.
+    pub names: Arc<VirtualNames>,
+    /// Each connection holds a clone, so that its receiver ends with the last of them.
+    pub open: mpsc::Sender<()>,
+}
 
 /// Why the destination of a connection is unknown.
 #[derive(Debug, thiserror::Error)]

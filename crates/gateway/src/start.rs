@@ -11,7 +11,7 @@ use crate::{
     history::{History, HistoryError},
     listeners::Listener,
     options::TRANSPARENT,
-    virtual_names::VirtualNames,
+    redirected::Redirected,
     way_in::WayIn,
 };
 
@@ -73,15 +73,15 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
 }
 
 /// Has `gateway` take the connections that a firewall redirects to `socket`, and carry them to their original
-/// destinations, which may stand for `names`.
+/// destinations.
 pub fn take_redirected(
     gateway: &Arc<Gateway>,
     socket: TcpListener,
-    names: Arc<VirtualNames>,
+    redirected: Redirected,
     tasks: &mut Tasks,
 ) -> io::Result<()> {
     let way_in = WayIn::any_target(&TRANSPARENT, socket.local_addr()?);
-    let serving = Listener::serve(socket, way_in, Some(names), Arc::clone(gateway));
+    let serving = Listener::serve(socket, way_in, Some(redirected), Arc::clone(gateway));
     tasks.listeners.spawn(serving);
     Ok(())
 }

@@ -13,7 +13,9 @@ impl Client {
         if listener.gateway.gate.is_probe(self.tcp.peer_addr()?) {
             return Ok(());
         }
-        match original_target(&self.tcp, listener.names.as_deref()) {
+        let redirected = listener.redirected.as_ref();
+        let names = redirected.map(|redirected| &*redirected.names);
+        match original_target(&self.tcp, names) {
             Ok(target) => self.carry("redirected", &target).await,
             Err(error) => {
                 let reason = format!("reset a connection from {}: {error}", self.address);
