@@ -29,6 +29,7 @@ use crate::{
     bounded, dry_run,
     interrupt::{HANGUP, Signals},
     log::LogForm,
+    watchdog,
 };
 
 /// How long lanes may take to say that the gateway leaves.
@@ -186,6 +187,9 @@ async fn serve(
         tracing::info!(kind = "admin", address = %listener.1, "listening");
         let serving = admin::serve(listener, config, Arc::clone(gateway));
         tasks.services.spawn(serving);
+    }
+    if let Some(probes) = gateway.probes() {
+        tasks.services.spawn(watchdog::keep(probes));
     }
     let mut signals = Signals::with_hangup(true).context("cannot listen for signals")?;
     while signals.next().await == HANGUP {

@@ -33,6 +33,7 @@ mod system_program;
 mod table;
 mod usage;
 mod version;
+mod watchdog;
 
 use std::{
     io::{self, Write},
@@ -178,6 +179,9 @@ enum Command {
     Cost(cost::CostArguments),
     /// Measure how fast this machine encodes, decodes, stores, archives and carries data
     Bench(bench::BenchArguments),
+    /// Kill the gateway that is this process's parent if it hangs
+    #[command(hide = true)]
+    Watchdog,
     /// Print the version, the commit and the target
     Version,
     /// Print the completion script of a shell
@@ -200,6 +204,7 @@ impl Command {
             Self::Czip(arguments) => arguments.prints(),
             // Its program may.
             Self::Run(_) => false,
+            Self::Watchdog => false,
             _ => true,
         }
     }
@@ -223,6 +228,7 @@ impl Command {
             Self::Check(arguments) => check::run(arguments),
             Self::Cost(arguments) => cost::run(arguments),
             Self::Bench(arguments) => bench::run(arguments),
+            Self::Watchdog => watchdog::run(),
             Self::Version => version::run(),
             Self::Completions(arguments) => completions::run(arguments),
             Self::Man(arguments) => man::run(arguments),

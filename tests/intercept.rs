@@ -381,7 +381,9 @@ fn connections_are_carried_while_the_gateway_works_and_direct_otherwise() {
 
     signal(&world.near, Signal::STOP);
     all_direct_after(&world, Duration::from_millis(600));
-    signal(&world.near, Signal::CONT);
+    // The watchdog has killed it by then, or will.
+    world.near.take().expect("it runs").wait().expect("it ends");
+    world.start_near();
     world.wait_for(Outcome::Carried);
 
     signal(&world.near, Signal::KILL);
@@ -443,6 +445,21 @@ fn an_open_connection_is_reset_when_the_gateway_dies() {
     let began = Instant::now();
     let end = open.read(&mut [0]).expect_err("no end");
     assert_eq!(outcome(end.kind()), Outcome::Reset, "{:?}", began.elapsed());
+    world.near.take().expect("it ran").wait().expect("it ends");
+}
+
+#[test]
+fn an_open_connection_is_reset_when_the_gateway_hangs() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let mut open = within(&world.site, || TcpStream::connect(ORIGIN)).expect("a connection");
+    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    signal(&world.near, Signal::STOP);
+    let end = open.read(&mut [0]).expect_err("no end");
+    assert_eq!(outcome(end.kind()), Outcome::Reset);
     world.near.take().expect("it ran").wait().expect("it ends");
 }
 

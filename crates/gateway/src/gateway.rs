@@ -141,6 +141,12 @@ impl Gateway {
         &self.listening[self.config.listen.len()..]
     }
 
+    /// Changes as long as the listener for redirected connections accepts them; none without such a listener.
+    pub fn probes(&self) -> Option<watch::Receiver<u64>> {
+        let has_listener = self.config.redirected_port().is_some();
+        has_listener.then(|| self.gate.probes())
+    }
+
     /// Ends interception: waits until the firewall redirects no further connections here.
     pub async fn stop_interception(&self) {
         self.gate.close().await;

@@ -16,6 +16,7 @@ use std::{
 use tokio::{
     io::AsyncReadExt,
     net::{TcpSocket, UdpSocket},
+    sync::watch,
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
@@ -29,8 +30,10 @@ const RENEW_INTERVAL: Duration = Duration::from_millis(100);
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The gate, as its gateway keeps it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Gate {
+    /// The number of probes that came through.
+    probes: watch::Sender<u64>,
     /// Where the probe that is under way comes from.
     probe: Mutex<Option<SocketAddr>>,
     /// Whether it is to be closed, whatever works.
@@ -38,7 +41,23 @@ pub(crate) struct Gate {
     renewed: Mutex<Option<Instant>>,
 }
 
+impl Default for Gate {
+    fn default() -> Gate {
+        Gate {
+            probes: watch::Sender::new(0),
+            probe: Mutex::default(),
+            is_bypassed: AtomicBool::default(),
+            renewed: Mutex::default(),
+        }
+    }
+}
+
 impl Gate {
+    /// Changes with each probe that came through.
+    pub(crate) fn probes(&self) -> watch::Receiver<u64> {
+        self.probes.subscribe()
+    }
+
     /// Lets no further connections be intercepted, or does so again. The gate closes within half a second.
     pub(crate) fn bypass(&self, on: bool) {
         self.is_bypassed.store(on, Ordering::Relaxed);
@@ -83,12 +102,13 @@ pub(crate) async fn keep(gateway: Arc<Gateway>, port: u16) {
     loop {
         ticks.tick().await;
         let gate = &gateway.gate;
-        if gate.is_bypassed() || !gateway.is_up() {
-            continue;
-        }
         let began = Instant::now();
         let probed = timeout(PROBE_TIMEOUT, probe(gate, listener)).await;
-        if matches!(probed, Ok(Ok(()))) && !gate.is_bypassed() {
+        if !matches!(probed, Ok(Ok(()))) {
+            continue;
+        }
+        gate.probes.send_modify(|probes| *probes += 1);
+        if gateway.is_up() && !gate.is_bypassed() {
             *gate.renewed.lock().expect("held for a moment") = Some(began);
             // The table drops the packet, which is an error of its sender.
             let _ = socket.send_to(&[], listener).await;
