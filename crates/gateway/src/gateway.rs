@@ -123,7 +123,10 @@ impl Gateway {
         let mut redirected = self.config.ways_in.iter().zip(self.ways_in());
         let redirected = redirected.find(|(way_in, _)| *way_in.option == TRANSPARENT);
         if let Some((_, address)) = redirected {
-            tasks.spawn(gate::keep(Arc::clone(self), address.port()));
+            let (gateway, port) = (Arc::clone(self), address.port());
+            tasks.spawn(async move {
+                gate::keep(&gateway.gate, || gateway.is_up(), port).await;
+            });
         }
         if self.config.role == Role::Far {
             tracing::info!("peers may connect to {}", self.config.allow.describe());

@@ -147,7 +147,7 @@ impl VirtualNames {
     }
 
     /// Whether `address` is one that only names have.
-    pub fn is_virtual(address: IpAddr) -> bool {
+    pub(crate) fn is_virtual(address: IpAddr) -> bool {
         place_of(address).is_some_and(|place| place < NAMES_MAX)
     }
 

@@ -7,7 +7,7 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     sync::{
-        Arc, Mutex,
+        Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -21,7 +21,6 @@ use tokio::{
 };
 
 use super::table::GATE_MS;
-use crate::gateway::Gateway;
 
 /// How often the gate is renewed.
 const RENEW_INTERVAL: Duration = Duration::from_millis(100);
@@ -91,8 +90,8 @@ impl Gate {
     }
 }
 
-/// Renews the gate of the table that redirects to `port`, until the task is aborted.
-pub(crate) async fn keep(gateway: Arc<Gateway>, port: u16) {
+/// Renews the gate of the table that redirects to `port` while a link is up, until the task is aborted.
+pub(crate) async fn keep(gate: &Gate, is_link_up: impl Fn() -> bool, port: u16) {
     let listener = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let Ok(socket) = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await else {
         return tracing::error!("cannot open a UDP socket: nothing is intercepted");
@@ -101,14 +100,13 @@ pub(crate) async fn keep(gateway: Arc<Gateway>, port: u16) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let gate = &gateway.gate;
         let began = Instant::now();
         let probed = timeout(PROBE_TIMEOUT, probe(gate, listener)).await;
         if !matches!(probed, Ok(Ok(()))) {
             continue;
         }
         gate.probes.send_modify(|probes| *probes += 1);
-        if gateway.is_up() && !gate.is_bypassed() {
+        if is_link_up() && !gate.is_bypassed() {
             *gate.renewed.lock().expect("held for a moment") = Some(began);
             // The table drops the packet, which is an error of its sender.
             let _ = socket.send_to(&[], listener).await;

@@ -36,7 +36,7 @@ pub struct InterceptRule {
 
 /// What happens to a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Action {
+pub(super) enum Action {
     /// It goes through the link.
     #[default]
     Optimize,
@@ -48,7 +48,7 @@ pub enum Action {
 
 /// What happens to a new connection while the gateway does not work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum OnFailure {
+pub(super) enum OnFailure {
     /// It goes direct.
     #[default]
     Direct,

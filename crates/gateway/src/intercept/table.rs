@@ -21,7 +21,7 @@ pub const TABLE: &str = "inet refrain";
 pub const COMMENT: &str = "made by refrain intercept";
 
 /// How long the gate stays open without being renewed, in milliseconds.
-pub const GATE_MS: u64 = 500;
+pub(super) const GATE_MS: u64 = 500;
 
 /// The mark of packets that are never intercepted: those of a gateway with the right to set it.
 pub(crate) const OWN_MARK: u32 = 0x7ef;
