@@ -109,7 +109,7 @@ fn near_end(admin: Option<&Place>, token: Option<&str>) -> anyhow::Result<Found>
     };
     if found.status.role != "near" {
         bail!(
-            "the gateway at {} is a far end, but a check starts at the near end (`refrain status` shows its \
+            "the gateway at {} is a far end, but a check runs from the near end (`refrain status` shows its \
              peers)",
             found.place
         );

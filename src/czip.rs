@@ -85,11 +85,14 @@ pub(crate) fn run(arguments: &CzipArguments) -> anyhow::Result<()> {
     }
 }
 
-/// The share of its content that an archive takes, in brackets; nothing of no content.
-fn share(archive_bytes: u64, plain_bytes: u64) -> String {
+/// The share of its content that an archive takes, in brackets with `of` after it; nothing of no content.
+fn share(archive_bytes: u64, plain_bytes: u64, of: &str) -> String {
     match plain_bytes {
         0 => String::new(),
-        plain_bytes => format!(" ({})", percent(archive_bytes as f64, plain_bytes as f64)),
+        plain_bytes => {
+            let share = percent(archive_bytes as f64, plain_bytes as f64);
+            format!(" ({share}{of})")
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use refrain_gateway::{
     history::History,
     memory::MemoryBudget,
     options::{OptionSpec, Role},
+    rules::AllowRules,
     target::Host,
 };
 
@@ -165,6 +166,10 @@ fn common(
     let allowed = config.allow.describe();
     let allowed = match config.role {
         Role::Far => allowed,
+        _ if config.allow == AllowRules::new(Vec::new()) => {
+            "none: the far end may not connect to targets at this end (only forwards of the far end need it)"
+                .to_owned()
+        }
         _ => format!("at this end, the far end may connect to {allowed}"),
     };
     line("allow", allowed)?;

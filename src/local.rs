@@ -24,7 +24,10 @@ use refrain_gateway::{
 use refrain_http_ranges::{Host, ProxyChoice, RemoteError, RemoteOptions};
 use tokio::{net::UnixStream, time::timeout};
 
-use crate::{stderr::cannot_open, usage::UsageError};
+use crate::{
+    stderr::{cannot_open, warn},
+    usage::UsageError,
+};
 
 /// Where gateways serve their admin pages in the README and the examples.
 const USUAL_ADDRESSES: [&str; 2] = ["127.0.0.1:9001", "127.0.0.1:9002"];
@@ -96,10 +99,14 @@ struct NoneFound {
 /// advises to start one, to look as another user, or to give `options`.
 pub(crate) fn find(options: &str) -> anyhow::Result<Vec<Found>> {
     let found = find_in(&local_socket::folders(), &USUAL_ADDRESSES);
-    or_else_advise(found, options)
+    let (found, silent) = or_else_advise(found, options)?;
+    for error in silent {
+        warn(error);
+    }
+    Ok(found)
 }
 
-fn or_else_advise(found: anyhow::Result<Vec<Found>>, options: &str) -> anyhow::Result<Vec<Found>> {
+fn or_else_advise<T>(found: anyhow::Result<T>, options: &str) -> anyhow::Result<T> {
     found.map_err(|error| match error.downcast_ref() {
         Some(NoneFound {
             is_denied: true, ..
@@ -111,8 +118,9 @@ fn or_else_advise(found: anyhow::Result<Vec<Found>>, options: &str) -> anyhow::R
     })
 }
 
-fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>> {
-    let (mut looked, mut is_denied) = (Vec::new(), false);
+/// The gateways that answered, and the errors of those that did not, such as a stopped process.
+fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<(Vec<Found>, Vec<AskError>)> {
+    let (mut looked, mut silent, mut is_denied) = (Vec::new(), Vec::new(), false);
     for folder in folders {
         let (sockets, mut notes) = match local_socket::sockets(folder) {
             Ok(sockets) => (sockets, Vec::new()),
@@ -133,11 +141,14 @@ fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>
                     is_denied = true;
                     notes.push(format!("this user cannot open {place}"));
                 }
-                Err(error) => notes.push(crate::in_words(&error.into())),
+                Err(error) => {
+                    notes.push(error.to_string());
+                    silent.push(error);
+                }
             }
         }
         if !found.is_empty() {
-            return Ok(found);
+            return Ok((found, silent));
         }
         looked.push(match notes.is_empty() {
             true => folder.display().to_string(),
@@ -157,7 +168,7 @@ fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Vec<Found>
         let looked = looked.join(", ");
         return Err(NoneFound { looked, is_denied }.into());
     }
-    Ok(found)
+    Ok((found, silent))
 }
 
 /// The only gateway of several; an error names them all.
@@ -395,7 +406,8 @@ mod tests {
             "{advised}"
         );
         addresses.push(&gateway);
-        let found = find_in(&folders, &addresses).expect("a gateway");
+        let (found, silent) = find_in(&folders, &addresses).expect("a gateway");
+        assert!(silent.is_empty());
         let found = only(found).expect("one gateway");
         assert_eq!(found.place.to_string(), gateway);
         assert_eq!(found.status.role, "near");
@@ -407,8 +419,8 @@ mod tests {
             looked: "/run/refrain (this user cannot read it)".to_owned(),
             is_denied: true,
         };
-        let advised = or_else_advise(Err(found.into()), "--peer");
-        let advised = advised.map(|_| ()).expect_err("none").to_string();
+        let advised = or_else_advise(Err::<(), _>(found.into()), "--peer");
+        let advised = advised.expect_err("none").to_string();
         let advice = "; run the command as root or as the gateway's user, or give --peer";
         assert!(advised.ends_with(advice), "{advised}");
     }
@@ -433,8 +445,10 @@ mod tests {
         let named = format!("(no gateway answers at {}", Place::Socket(socket));
         assert!(error.to_string().contains(&named), "{error}");
         let gateway = answers("200 OK", STATUS);
-        let found = find_in(&[folder], &[&gateway]).expect("a gateway");
+        let (found, silent) = find_in(&[folder], &[&gateway]).expect("a gateway");
         assert_eq!(found.len(), 1);
+        let silent: Vec<_> = silent.iter().map(ToString::to_string).collect();
+        assert!(silent.len() == 1 && silent[0].contains("near-1.sock"));
     }
 
     #[test]
@@ -506,7 +520,7 @@ mod tests {
     #[test]
     fn several_gateways_are_named_with_what_chooses_them() {
         let [one, two] = [(); 2].map(|()| answers("200 OK", STATUS));
-        let found = find_in(&[], &[&one, &two]).expect("gateways");
+        let (found, _) = find_in(&[], &[&one, &two]).expect("gateways");
         let error = only(found).map(|_| ()).expect_err("two");
         assert!(error.is::<UsageError>());
         for place in [one, two] {

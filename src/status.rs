@@ -24,7 +24,7 @@ pub(crate) struct StatusArguments {
     /// Print the status as JSON
     #[arg(long, conflicts_with = "verbose")]
     json: bool,
-    /// Show caches, effort, and the part of each layer in the savings
+    /// Show caches, effort, and how much each layer saves
     #[arg(short, long)]
     verbose: bool,
     /// Show the status every TIME until Ctrl-C [default: 2s]

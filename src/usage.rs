@@ -10,7 +10,7 @@ use std::{
 
 use clap::{
     Arg, Command, CommandFactory,
-    error::{ContextKind, ContextValue},
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 
 use crate::{Arguments, stderr};
@@ -68,7 +68,7 @@ fn in_words(error: &clap::Error, program: &Command, words: &[String]) -> String 
         text = text.replacen(&reason.to_string(), &plain, 1);
     }
     let own_hint = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(argument)) => hint_of(argument, program, words),
+        Some(ContextValue::String(argument)) => hint_of(argument, error.kind(), program, words),
         _ => None,
     };
     let is_form =
@@ -107,13 +107,21 @@ fn plain_reason(reason: &(dyn Error + 'static)) -> Option<String> {
     Some(format!("must be from {least} to {most}"))
 }
 
-/// What to try instead of an argument that a command does not have, if it is known.
-fn hint_of(argument: &str, program: &Command, words: &[String]) -> Option<String> {
+/// What to try instead of an argument that is wrong, or that a command does not have, if it is known.
+fn hint_of(argument: &str, kind: ErrorKind, program: &Command, words: &[String]) -> Option<String> {
     let (_, command) = command_of(program, words);
     let has = |command: &Command, long: &str, is_meant: fn(&Arg) -> bool| {
         let mut arguments = command.get_arguments();
         arguments.any(|known| known.get_long() == Some(long) && is_meant(known))
     };
+    let long = argument.strip_prefix("--");
+    if long.is_some_and(|long| has(command, long, |_| true)) {
+        let has_value = kind == ErrorKind::TooManyValues;
+        return has_value.then(|| format!("{argument} takes no value"));
+    }
+    if argument.ends_with(".toml") && has(command, "config", |_| true) {
+        return Some(format!("--config {argument}"));
+    }
     let at = words.iter().position(|word| word == argument);
     let before = at.and_then(|at| words.get(at.checked_sub(1)?));
     if let Some(before) = before
@@ -129,8 +137,7 @@ fn hint_of(argument: &str, program: &Command, words: &[String]) -> Option<String
         "near" => "far",
         _ => return None,
     };
-    let long = argument.strip_prefix("--")?;
-    let is_there = has(program.find_subcommand(other)?, long, |known| {
+    let is_there = has(program.find_subcommand(other)?, long?, |known| {
         !known.is_hide_set()
     });
     is_there.then(|| format!("{argument} is an option of 'refrain {other}'"))
@@ -178,6 +185,28 @@ mod tests {
             assert!(lines[0].starts_with("unexpected argument"), "{text}");
             assert_eq!(lines[1], hint);
             assert_eq!(command, format!("refrain {}", words[0]));
+        }
+        for (words, hint) in [
+            (
+                &["near", "--dry-run=yes"][..],
+                "hint: --dry-run takes no value",
+            ),
+            (
+                &["czip", "list", "a", "--json=1"],
+                "hint: --json takes no value",
+            ),
+            (&["near", "near.toml"], "hint: --config near.toml"),
+            (&["check", "etc/near.toml"], "hint: --config etc/near.toml"),
+        ] {
+            let (text, _) = said(words);
+            assert_eq!(text.lines().nth(1), Some(hint), "{text}");
+        }
+        for words in [
+            ["far", "--json-log", "--json-log"],
+            ["keygen", "a", "b.toml"],
+        ] {
+            let (text, _) = said(&words);
+            assert!(!text.contains("hint: "), "{text}");
         }
         let (text, _) = said(&["far", "--lane", "3"]);
         assert!(text.ends_with("\nhint: a similar argument exists: '--lanes'"));

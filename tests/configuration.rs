@@ -166,7 +166,7 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     );
     assert!(said.contains(&site.near_key), "its own key is to be copied");
     assert!(
-        said.contains("the far end may connect to nothing"),
+        said.contains("none: the far end may not connect to targets at this end"),
         "{said}"
     );
 }

@@ -41,19 +41,23 @@ pub(super) fn run(arguments: &CatArguments) -> anyhow::Result<()> {
     let called = arguments.archive.called();
     // Ctrl-C ends it at once: nothing lies around.
     let archive = arguments.archive.open_unlocked(&Interrupt::default())?;
+    // A range is of this file, so an error about it names the file.
+    let named = match &arguments.path {
+        None => called.clone(),
+        Some(path) => format!("{called}: \"{}\"", path.display()),
+    };
     let whole = match &arguments.path {
         None => 0..archive.plain_bytes(),
         Some(path) => {
             let entries = arguments.archive.entries(&archive)?;
-            catalog::content_of(&entries, &meant(&entries, path))
-                .with_context(|| format!("{called}: \"{}\"", path.display()))?
+            catalog::content_of(&entries, &meant(&entries, path)).with_context(|| named.clone())?
         }
     };
     let bytes = whole.end - whole.start;
     let wanted = arguments.range.map_or(0..bytes, |range| range.of(bytes));
     if wanted.end > bytes {
         let (end, wanted) = (bytes, wanted.end);
-        return Err(anyhow::Error::from(ReadError::BeyondEnd { end, wanted }).context(called));
+        return Err(anyhow::Error::from(ReadError::BeyondEnd { end, wanted }).context(named));
     }
     let range = whole.start + wanted.start..whole.start + wanted.end;
     write(&archive, &called, range, threads(arguments.threads))

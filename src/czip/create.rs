@@ -464,7 +464,7 @@ impl Report {
             "{} → {}{}, {}",
             bytes(self.plain_bytes),
             bytes(self.archive_bytes),
-            share(self.archive_bytes, self.plain_bytes),
+            share(self.archive_bytes, self.plain_bytes, " of the input"),
             count(self.entries, "entry", "entries")
         )
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use refrain_czip::{
     archive::{
         Archive, CacheBytes, FileSource, ReadError, RemoteSource, RemoteSourceError, Source,
@@ -102,7 +103,7 @@ pub(super) struct ArchiveArguments {
     /// Read this archive or URL; `-` is standard input
     ///
     /// A URL is an http or https address.
-    #[arg(value_name = "IN.czip|URL")]
+    #[arg(value_name = "IN.czip|URL", value_parser = PathBufValueParser::new().try_map(parse_archive))]
     archive: PathBuf,
     #[command(flatten)]
     access: AccessArguments,
@@ -266,6 +267,22 @@ pub(super) fn failed(error: RemoteError) -> anyhow::Error {
     match error {
         RemoteError::Proxy { .. } => UsageError(error.into()).into(),
         error => error.into(),
+    }
+}
+
+/// A file or an address. That of another scheme would be taken for a file that is missing.
+fn parse_archive(path: PathBuf) -> Result<PathBuf, String> {
+    let is_other = |scheme: &str| {
+        let is_word = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_known = ["", "file"].contains(&scheme) || url(&path).is_some();
+        is_word && !is_known && !path.exists()
+    };
+    let parts = path.to_str().and_then(|text| text.split_once("://"));
+    match parts {
+        Some((scheme, _)) if is_other(scheme) => Err(format!(
+            "{scheme} is not supported: use an http or https URL"
+        )),
+        _ => Ok(path),
     }
 }
 

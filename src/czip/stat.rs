@@ -187,7 +187,7 @@ impl Report {
             Some((plain_bytes, entries)) => format!(
                 "{} of content in {archive}{}, {}",
                 bytes(plain_bytes),
-                share(self.archive_bytes, plain_bytes),
+                share(self.archive_bytes, plain_bytes, ""),
                 count(entries, "entry", "entries")
             ),
             None => format!("unknown content in {archive}"),

@@ -68,6 +68,9 @@ struct Report {
     names: Option<u64>,
     /// Frames, and parts of the table, and the first of them.
     damaged_parts: u64,
+    /// Frames among them.
+    #[serde(skip)]
+    damaged_frames: u64,
     damaged: Vec<DamagedPart>,
     /// Files that have bytes of damaged frames, if they can be told, and the first of them.
     damaged_files: Option<u64>,
@@ -161,7 +164,11 @@ impl Report {
 
     /// How much is damaged.
     fn damage(&self) -> String {
-        let parts = count(self.damaged_parts, "part", "parts");
+        // Each line above names a frame, if it is about one.
+        let parts = match self.damaged_frames == self.damaged_parts {
+            true => count(self.damaged_parts, "frame", "frames"),
+            false => count(self.damaged_parts, "part", "parts"),
+        };
         match self.damaged_files {
             Some(files) => format!("{parts}, used by {}", count(files, "file", "files")),
             None => parts,
@@ -275,6 +282,7 @@ fn in_words(damage: &Damage) -> String {
 impl Report {
     fn add(&mut self, damage: &Damage) {
         self.damaged_parts += 1;
+        self.damaged_frames += u64::from(damage.frame.is_some());
         if self.damaged.len() < NAMED_MAX {
             self.damaged.push(DamagedPart {
                 stream: damage.frame.map(|(stream, _)| stream.to_string()),
@@ -365,5 +373,8 @@ mod tests {
             text(&report),
             "damaged: 1 part, used by 2 files\nintact  12 frames, 61.0 MB\n"
         );
+        report.damaged_frames = 1;
+        let line = text(&report);
+        assert!(line.starts_with("damaged: 1 frame, used by 2 files\n"));
     }
 }

@@ -80,7 +80,7 @@ fn any_range_of_any_file_is_written() {
         ),
         (
             &["cat", "d.czip", "d/two", "--range", "100001-"],
-            "has 100000 bytes, but the range ends at 100001",
+            "d.czip: \"d/two\": the content has 100000 bytes, but the range ends at 100001",
         ),
         (&["cat", "d.czip", "d"], "directory"),
         (&["cat", "d.czip", "two"], "list"),
@@ -142,7 +142,7 @@ fn the_first_line_of_a_report_is_the_answer() {
         (
             &["create", "d", "-o", "d.czip"][..],
             "400 kB → ",
-            " %), 3 entries",
+            " % of the input), 3 entries",
         ),
         (
             &["stat", "d.czip"],
@@ -256,6 +256,22 @@ fn a_directory_is_not_opened_as_an_archive() {
 }
 
 #[test]
+fn a_url_of_another_scheme_is_not_taken_for_a_file() {
+    let world = World::new();
+    for command in ["list", "cat", "extract", "verify", "stat"] {
+        let (code, error) = world.fails(&[command, "ftp://localhost/x.czip"]);
+        assert_eq!(code, Some(2), "{error}");
+        let reason = ": ftp is not supported: use an http or https URL\n";
+        assert!(error.contains(reason), "{error}");
+    }
+    // A directory may be called so.
+    world.write("ftp:/x", b"content");
+    let (code, error) = world.fails(&["list", "ftp://x"]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("not a CZIP archive"), "{error}");
+}
+
+#[test]
 fn damage_is_found_and_named() {
     let world = World::new();
     world.write("file", &noise(1, 300_000));
@@ -339,10 +355,13 @@ fn the_first_line_of_verify_has_once_that_an_archive_is_damaged() {
         damaged
     };
     let header = first_line(&flipped(100));
-    assert_eq!(header, "damaged: wrong hash of the header");
+    assert_eq!(header, "damaged: the checksum of the header does not match");
+    let version = first_line(&flipped(8));
+    let expected = "damaged: the checksum of the header does not match (or a later version";
+    assert!(version.starts_with(expected), "{version}");
     let root = u64::from_le_bytes(archive[128..136].try_into().expect("8 bytes"));
     let root = first_line(&flipped(root as usize));
-    assert_eq!(root, "damaged: wrong hash of the root");
+    assert_eq!(root, "damaged: the checksum of the root does not match");
     for damaged in [
         flipped(archive.len() / 2),
         archive[..archive.len() - 1].to_vec(),

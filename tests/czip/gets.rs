@@ -301,7 +301,7 @@ fn what_is_no_file_is_not_replaced_by_one() {
     refuses(&world, "-", "`refrain czip cat URL`");
     symlink("gone", world.path("dangling")).expect("made");
     refuses(&world, "dangling", "link to \"gone\", which does not exist");
-    refuses(&world, ".", "is a directory");
+    refuses(&world, ".", "it is a directory");
     let left = ["dangling", "link", "null", "pipe", "socket"];
     assert_eq!(names(world.0.path()), left);
 }

@@ -126,6 +126,20 @@ fn of_several_gateways_one_is_chosen_and_a_check_is_of_the_near_end() {
 }
 
 #[test]
+fn a_gateway_that_does_not_answer_is_named_next_to_another_one() {
+    let pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    let site = &pair.site;
+    pair.near.signal("STOP");
+    let done = at(site, &["status"]);
+    pair.near.signal("CONT");
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{error}");
+    let near = socket(site, "near", &pair.near);
+    let named = format!("refrain: no gateway answers at {}: ", near.display());
+    assert!(error.starts_with(&named), "{error}");
+}
+
+#[test]
 fn a_local_socket_needs_no_token_and_the_admin_listener_does() {
     let site = Site::new();
     let token = site.write("token", "correct-horse-battery");

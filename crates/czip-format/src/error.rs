@@ -26,6 +26,15 @@ pub enum FormatError {
         /// Which.
         version: u16,
     },
+    /// Its header is damaged, or another version wrote one that this version cannot check.
+    #[error(
+        "the archive is damaged: the checksum of the header does not match (or a later version of refrain made it: \
+         its format version is {version})"
+    )]
+    DamagedOrLater {
+        /// The version that its header has.
+        version: u16,
+    },
     /// It asks for what this version does not know.
     #[error("the archive has unknown flags: {flags:#x}")]
     UnknownFlags {
@@ -33,7 +42,7 @@ pub enum FormatError {
         flags: u32,
     },
     /// What was read is not what was written.
-    #[error("the archive is damaged: wrong hash of the {0}")]
+    #[error("the archive is damaged: the checksum of the {0} does not match")]
     Digest(Portion),
     /// The archive is shorter or longer than it says.
     #[error(

@@ -203,12 +203,13 @@ impl Header {
         if bytes[..8] != MAGIC {
             return Err(FormatError::NotAnArchive);
         }
-        let version = u16_at(bytes, 8);
-        if version != VERSION {
-            return Err(FormatError::Version { version });
-        }
-        if digest::<16>(&bytes[..COVERED_BYTES]) != bytes[COVERED_BYTES..] {
-            return Err(FormatError::Digest(Portion::Header));
+        // Before the version, which may be what is damaged.
+        let is_intact = digest::<16>(&bytes[..COVERED_BYTES]) == bytes[COVERED_BYTES..];
+        match (u16_at(bytes, 8), is_intact) {
+            (VERSION, true) => {}
+            (VERSION, false) => return Err(FormatError::Digest(Portion::Header)),
+            (version, true) => return Err(FormatError::Version { version }),
+            (version, false) => return Err(FormatError::DamagedOrLater { version }),
         }
         // After the digest, which tells a damaged length from an unknown one.
         if usize::from(u16_at(bytes, 10)) != limits::HEADER_BYTES {

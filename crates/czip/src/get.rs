@@ -212,7 +212,7 @@ pub fn get(
 /// Whether damage may have come to it on its way; whose digest of the whole is another one has lied.
 fn may_come_right(error: &ReadError) -> bool {
     match error {
-        ReadError::Frame { .. } => true,
+        ReadError::Frame { .. } | ReadError::Format(FormatError::DamagedOrLater { .. }) => true,
         ReadError::Format(FormatError::Digest(of)) => *of != Portion::Content,
         _ => false,
     }

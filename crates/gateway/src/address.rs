@@ -22,6 +22,9 @@ pub enum ListenError {
         "expected a port, a local address, or both: 7001, 10.0.0.5, 10.0.0.5:7001, [::1]:7001, or * for all addresses"
     )]
     Lanes,
+    /// The port is a number that no port has.
+    #[error("the port is too large: ports are from 1 to 65535")]
+    LargePort,
 }
 
 /// Reads the address of a listener that is on loopback if no host is given.
@@ -34,7 +37,8 @@ pub enum ListenError {
 /// assert_eq!(parse_listen("*:1080").unwrap().to_string(), "[::]:1080");
 /// ```
 pub fn parse_listen(text: &str) -> Result<SocketAddr, ListenError> {
-    parse(text, IpAddr::V4(Ipv4Addr::LOCALHOST), None).ok_or(ListenError::NeedsPort)
+    let address = parse(text, IpAddr::V4(Ipv4Addr::LOCALHOST), None);
+    address.ok_or_else(|| fault(text, ListenError::NeedsPort))
 }
 
 /// Reads the addresses of a listener for redirected connections: if no host is given, those of loopback in both
@@ -56,7 +60,17 @@ fn has_ipv6() -> bool {
 /// Reads an address that lanes are taken at: on all addresses if no host is given, at
 /// [`LANES_PORT`] if no port is.
 pub(crate) fn parse_lanes(text: &str) -> Result<SocketAddr, ListenError> {
-    parse(text, ALL_ADDRESSES, Some(LANES_PORT)).ok_or(ListenError::Lanes)
+    let address = parse(text, ALL_ADDRESSES, Some(LANES_PORT));
+    address.ok_or_else(|| fault(text, ListenError::Lanes))
+}
+
+/// What is wrong with a text that is not an address: its port, if that is too large, or `other`.
+fn fault(text: &str, other: ListenError) -> ListenError {
+    let port = text.rsplit(':').next().unwrap_or_default();
+    match is_number(port) && port.parse::<u16>().is_err() {
+        true => ListenError::LargePort,
+        false => other,
+    }
 }
 
 /// Reads where a program connects to a listener: as that spells its address, or `HOST:PORT`.
@@ -187,7 +201,6 @@ mod tests {
             "[127.0.0.1]:1080",
             "[]:1080",
             "[::1]1080",
-            "65536",
             ":+80",
             "+80",
             "-1",
@@ -201,6 +214,10 @@ mod tests {
         ] {
             assert_eq!(parse_listen(text), Err(ListenError::NeedsPort), "{text:?}");
             assert_eq!(parse_lanes(text), Err(ListenError::Lanes), "{text:?}");
+        }
+        for text in ["65536", "*:65536", "127.0.0.1:99999", "[::1]:70000"] {
+            assert_eq!(parse_listen(text), Err(ListenError::LargePort), "{text}");
+            assert_eq!(parse_lanes(text), Err(ListenError::LargePort), "{text}");
         }
         for needs_port in ["*", "localhost", "10.0.0.5", "[::1]"] {
             let refused = Err(ListenError::NeedsPort);

@@ -147,7 +147,7 @@ pub enum CheckError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The same after it was waited for.
-    #[error("{error}, also after {patience:?}")]
+    #[error("{error}; still failing after {patience:?}")]
     Absent {
         /// The last failure.
         error: Box<CheckError>,

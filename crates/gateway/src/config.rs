@@ -31,7 +31,7 @@ mod history;
 mod listeners;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -591,9 +591,11 @@ fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
             "invalid {part} \"{text}\": {reason} (write PORT:HOST:PORT, such as 8080:intranet:80)"
         )
     };
+    let listen = address::parse_listen(listen)
+        .map_err(|error| wrong_target(text).unwrap_or_else(|| wrong("listener", listen, &error)));
     Ok(WayIn {
         option: &FORWARD,
-        listen: address::parse_listen(listen).map_err(|error| wrong("listener", listen, &error))?,
+        listen: listen?,
         target: Some(
             target
                 .parse::<Target>()
@@ -602,6 +604,24 @@ fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
         ),
         peer: find_peer(peer)?,
     })
+}
+
+/// What is wrong with a forward as ssh has it, if its target has more colons than a name and a port: a URL, or an IPv6
+/// address without brackets.
+fn wrong_target(text: &str) -> Option<String> {
+    let (listen, target) = text.split_once(':')?;
+    let is_port = listen.parse::<u16>().is_ok();
+    match target.parse::<Target>() {
+        Err(TargetError::Url(target)) if is_port => Some(format!("a URL: write {listen}:{target}")),
+        Err(TargetError::BadIpv6) if is_port => {
+            let (host, port) = target.rsplit_once(':')?;
+            let host: Ipv6Addr = host.parse().ok()?;
+            Some(format!(
+                "put the IPv6 address in brackets: {listen}:[{host}]:{port}"
+            ))
+        }
+        _ => None,
+    }
 }
 
 /// `HOST:PORT@PEER`.

@@ -360,8 +360,7 @@ fn no_such_file(path: &Path) -> String {
     );
     match env::current_dir() {
         Ok(directory) if path.is_relative() => format!(
-            "no such file in \"{}\" (relative paths begin at the directory of the start: write the full path, or \
-             {make})",
+            "no such file in \"{}\" (relative paths start in the current directory: give the full path, or {make})",
             directory.display()
         ),
         _ => format!("no such file ({make})"),

@@ -129,6 +129,7 @@ const NEAR: &[Role] = &[Role::Near];
 const FAR: &[Role] = &[Role::Far];
 const BOTH: &[Role] = &[Role::Near, Role::Far];
 const TO_PEER: &[Role] = &[Role::Near, Role::Check];
+const CHECK: &[Role] = &[Role::Check];
 const ALL: &[Role] = &[Role::Near, Role::Far, Role::Check];
 
 impl OptionSpec {
@@ -298,14 +299,24 @@ pub(crate) fn ways_in() -> impl Iterator<Item = &'static OptionSpec> {
     options.filter(|spec| spec.entrance.is_some())
 }
 
-/// The flags of these programs that neither a file nor a variable sets, written as keys.
-pub const ONLY_FLAGS: [&str; 5] = ["dry_run", "json", "json_log", "require_peer", "wait"];
+/// The flags that neither a file nor a variable sets, written as keys, and the programs that have them.
+pub const ONLY_FLAGS: [(&str, &[Role]); 5] = [
+    ("dry_run", BOTH),
+    ("json", CHECK),
+    ("json_log", ALL),
+    ("require_peer", NEAR),
+    ("wait", CHECK),
+];
 
-/// The flag that `key` would be the key of, if neither a file nor a variable sets it.
-pub(crate) fn only_flag(key: &str) -> Option<String> {
-    ONLY_FLAGS
-        .contains(&key)
-        .then(|| format!("--{}", long(key)))
+/// What `key` is, if it would be the key of a flag that neither a file nor a variable sets. A flag of another program
+/// is named with that program.
+pub(crate) fn only_flag(key: &str, role: Role) -> Option<String> {
+    let (_, roles) = ONLY_FLAGS.iter().find(|(known, _)| *known == key)?;
+    let of = match roles.contains(&role) {
+        true => String::new(),
+        false => format!(" of refrain {}", roles[0].name()),
+    };
+    Some(format!("only a flag{of}: --{}", long(key)))
 }
 
 /// The environment variable of a key.

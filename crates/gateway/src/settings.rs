@@ -189,6 +189,7 @@ impl Settings {
             let number = line_at(offset);
             let line = text.lines().nth(number - 1).unwrap_or_default();
             let message = unquoted(line, role)
+                .or_else(|| misquoted(line, role))
                 .or_else(|| duplicate(&error, text, number))
                 .unwrap_or_else(|| error.message().to_owned());
             wrong_at(offset, message)
@@ -197,11 +198,13 @@ impl Settings {
         let shared_path: Arc<Path> = path.into();
         for (key, value) in table.get_ref() {
             let spec = find_key(key.get_ref(), role).map_err(|message| {
+                let offset = key.span().start;
+                let line = text.lines().nth(line_at(offset) - 1);
                 let message = match value.get_ref() {
-                    DeValue::Table(_) => no_sections(key.get_ref()),
+                    DeValue::Table(_) => no_sections(key.get_ref(), line.unwrap_or_default()),
                     _ => message,
                 };
-                wrong_at(key.span().start, message)
+                wrong_at(offset, message)
             })?;
             let items = match value.get_ref() {
                 DeValue::Array(items) if spec.repeats => items,
@@ -444,8 +447,8 @@ fn find_key(key: &str, role: Role) -> Result<&'static OptionSpec, String> {
     match known {
         Some(spec) if role.options().any(|own| own == spec) => Ok(spec),
         Some(_) => Err(format!("\"{key}\" is an option of {}", role.peer())),
-        None => Err(match only_flag(key) {
-            Some(flag) => format!("\"{key}\" is only a flag: {flag}"),
+        None => Err(match only_flag(key, role) {
+            Some(flag) => format!("\"{key}\" is {flag}"),
             None => {
                 let nearest = hint(&nearest_key(key, role));
                 format!("unknown key \"{}\"{nearest}", shown(key))
@@ -477,6 +480,24 @@ fn unquoted(line: &str, role: Role) -> Option<String> {
     })
 }
 
+/// What is wrong with a line of a file that is not TOML, if its quoted value lacks the closing quote, or has others
+/// after it.
+fn misquoted(line: &str, role: Role) -> Option<String> {
+    let quotes = ['"', '\''];
+    let (key, value) = match line.split_once('=') {
+        Some((key, value)) if !key.contains(quotes) => (key.trim(), value.trim()),
+        // An item of an array.
+        _ => ("", line.trim()),
+    };
+    let quote = value.chars().next().filter(|it| quotes.contains(it))?;
+    let Some((_, rest)) = value[1..].split_once(quote) else {
+        return Some("the closing quote is missing".to_owned());
+    };
+    let repeats = find_key(key, role).is_ok_and(|spec| spec.repeats);
+    let is_list = repeats && rest.trim_start().starts_with(',');
+    is_list.then(|| format!("several values need brackets: {key} = [\"…\", \"…\"]"))
+}
+
 /// What is wrong with a line, numbered from 1, whose key an earlier line has too.
 fn duplicate(error: &toml::de::Error, text: &str, number: usize) -> Option<String> {
     let key_of = |line: &str| line.split_once('=').map(|(key, _)| key.trim().to_owned());
@@ -488,12 +509,20 @@ fn duplicate(error: &toml::de::Error, text: &str, number: usize) -> Option<Strin
     (first < number).then(|| format!("duplicate key \"{key}\" (it is in line {first} too)"))
 }
 
-/// What is wrong with the head of a section, which other programs' files have.
-fn no_sections(name: &str) -> String {
-    format!(
-        "this file has no sections: remove \"[{}]\" and put its keys at the top level",
-        shown(name)
-    )
+/// What is wrong with the head of a section, which other programs' files have, or with a key that has its name before
+/// a dot.
+fn no_sections(name: &str, line: &str) -> String {
+    let dotted = line.trim_start().strip_prefix(name);
+    let name = shown(name);
+    let wanted = match dotted.and_then(|rest| rest.strip_prefix('.')) {
+        // Without the value, which may be secret.
+        Some(rest) => {
+            let key = shown(rest.split('=').next().unwrap_or_default().trim());
+            format!("write {key} = … instead of {name}.{key} = …")
+        }
+        None => format!("remove \"[{name}]\" and put its keys at the top level"),
+    };
+    format!("this file has no sections: {wanted}")
 }
 
 /// As much of a text as an error shows.

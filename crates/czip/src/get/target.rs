@@ -14,7 +14,10 @@ pub(super) fn target(output: &Path) -> Result<PathBuf, GetError> {
     let local = |error| GetError::local(output, error);
     let is_link = fs::symlink_metadata(output).is_ok_and(|named| named.is_symlink());
     match fs::metadata(output) {
-        Ok(there) if there.is_dir() => Err(local(io::ErrorKind::IsADirectory.into())),
+        Ok(there) if there.is_dir() => Err(local(io::Error::new(
+            io::ErrorKind::IsADirectory,
+            "it is a directory",
+        ))),
         Ok(there) if !there.is_file() => Err(GetError::NotAFile { path }),
         Ok(_) if is_link => fs::canonicalize(output).map_err(local),
         Err(error) if is_link && error.kind() == io::ErrorKind::NotFound => {

@@ -122,7 +122,10 @@ pub fn mount<S: Source + 'static>(
     // The process may change its folder before it unmounts.
     let at = at.canonicalize().map_err(place)?;
     if !at.metadata().map_err(place)?.is_dir() {
-        return Err(place(io::ErrorKind::NotADirectory.into()));
+        return Err(place(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            "it is not a directory",
+        )));
     }
     if !options.covers_mount && is_mount_point(&at).map_err(place)? {
         return Err(MountError::MountPoint { at });

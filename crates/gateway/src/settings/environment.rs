@@ -35,8 +35,8 @@ pub fn unread_variables(
             true => format!("it is an option of {}", role.peer()),
             false => {
                 let key = rest.to_ascii_lowercase();
-                match only_flag(&key) {
-                    Some(flag) => format!("it is only a flag: {flag}"),
+                match only_flag(&key, role) {
+                    Some(flag) => format!("it is {flag}"),
                     None => {
                         let nearest = nearest_key(&key, role).map(environment_variable);
                         format!("no option has this name{}", hint(&nearest))
@@ -121,6 +121,10 @@ mod tests {
         assert_eq!(
             said(Role::Far, &["REFRAIN_JSON_LOG=true"]),
             ["REFRAIN_JSON_LOG is ignored: it is only a flag: --json-log"]
+        );
+        assert_eq!(
+            said(Role::Near, &["REFRAIN_WAIT=10s"]),
+            ["REFRAIN_WAIT is ignored: it is only a flag of refrain check: --wait"]
         );
         let near = said(Role::Near, &["REFRAIN_LISTEN=[::]:7000"]);
         assert_eq!(

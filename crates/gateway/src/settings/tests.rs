@@ -110,6 +110,8 @@ fn a_flag_that_no_file_sets_is_named() {
         let flag = format!(" is only a flag: --{}", key.replace('_', "-"));
         assert!(error.ends_with(&flag), "{error}");
     }
+    let of_check = "near.toml:1: \"wait\" is only a flag of refrain check: --wait";
+    assert_eq!(fault("wait = '10s'"), of_check);
 }
 
 #[test]
@@ -150,6 +152,33 @@ fn a_value_without_quotes_is_said_to_lack_them() {
 }
 
 #[test]
+fn a_value_without_its_closing_quote_is_said_to_lack_it() {
+    for text in [
+        "lanes = 4\nrate = \"20Mbit\n",
+        "lanes = 4\nrate = \"20Mbit",
+        "lanes = 4\nkey = 'near.key # the key\ncache_size = '1MiB'\n",
+        "allow = [\n  \"a:80,\n]\n",
+        "peer_key = [\n  \"bonn=Gb9ECWmEzf6F\n]\n",
+    ] {
+        let expected = "near.toml:2: the closing quote is missing";
+        assert_eq!(fault(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn several_values_without_brackets_are_said_to_need_them() {
+    for text in [
+        "\nforward = \"8080:a:80\", \"8081:b:80\"",
+        "\n forward = '8080:a:80' , '8081:b:80' # two\n",
+    ] {
+        let expected = "near.toml:2: several values need brackets: forward = [\"…\", \"…\"]";
+        assert_eq!(fault(text), expected, "{text}");
+    }
+    let of_one = fault("rate = '1Mbit', '2Mbit'");
+    assert!(!of_one.contains("brackets"), "{of_one}");
+}
+
+#[test]
 fn several_values_in_one_text_of_a_file_are_told_from_a_list() {
     let rules = |settings: Settings| {
         let error = settings.many::<crate::rules::Rule>(&ALLOW).unwrap_err();
@@ -175,6 +204,12 @@ fn a_section_is_named_as_one() {
         "{error}"
     );
     assert!(!error.contains("did you mean"), "{error}");
+    let of_key = fault("\n near.lanes = 4\n");
+    let instead = "write lanes = … instead of near.lanes = …";
+    let expected = format!("near.toml:2: this file has no sections: {instead}");
+    assert_eq!(of_key, expected);
+    let secret = fault("near.admin_token = 'hunter2'");
+    assert!(!secret.contains("hunter2"), "{secret}");
 }
 
 #[test]

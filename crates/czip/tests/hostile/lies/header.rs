@@ -121,6 +121,22 @@ fn a_damaged_length_is_told_from_an_unknown_one() {
 }
 
 #[test]
+fn a_damaged_version_is_told_from_another_one() {
+    const VERSION: usize = 8;
+    let parsed = |archive: &[u8]| {
+        let header = archive.first_chunk().expect("an archive has a header");
+        Header::parse_first(header).expect_err("another version")
+    };
+    let mut damaged = lying(|_| ());
+    damaged[VERSION + 1] ^= 1;
+    let version = 0x101;
+    let expected = FormatError::DamagedOrLater { version };
+    assert_eq!(parsed(&damaged), expected);
+    let later = lying(|draft| draft.header = vec![(VERSION, vec![2])]);
+    assert_eq!(parsed(&later), FormatError::Version { version: 2 });
+}
+
+#[test]
 fn bytes_that_must_be_0_and_flags_that_need_others_are_looked_at() {
     let reserved = [19].into_iter().chain(36..40).chain(228..240);
     let reserved = reserved.map(|at| (at, 1));
