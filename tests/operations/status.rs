@@ -161,8 +161,10 @@ fn the_status_has_stable_names() {
     let site = Site::new();
     let far = site.far(&[]);
     let store = site.path("store").display().to_string();
+    let redirected = free_address().to_string();
     let options = ["--forward", &option, "--store", &store];
-    let options = [&options[..], &["--store-size", "64MiB"]].concat();
+    let others = ["--store-size", "64MiB", "--transparent", &redirected];
+    let options = [&options[..], &others].concat();
     let near = site.near(site.far_listen, &options);
     near.wait_until_up();
     let download = Download::begin(listen);
