@@ -188,8 +188,8 @@ impl Settings {
             let offset = error.span().map_or(0, |span| span.start);
             let number = line_at(offset);
             let line = text.lines().nth(number - 1).unwrap_or_default();
-            let message = unquoted(line, role)
-                .or_else(|| misquoted(line, role))
+            let message = misquoted(line, role)
+                .or_else(|| unquoted(line, role))
                 .or_else(|| duplicate(&error, text, number))
                 .unwrap_or_else(|| error.message().to_owned());
             wrong_at(offset, message)

@@ -370,7 +370,7 @@ mod tests {
             "port=80,443,8000-8099 action=optimize",
             "dst=10.20.0.0/16,10.30.0.5,fd00::/8 src=10.0.0.0/8 action=direct",
             "in=lan0,wlan0 action=optimize on_failure=reset",
-            "in=* dst=::1 action=reject",
+            "dst=::1 in=* action=reject",
             "uid=www-data,1000 gid=adm cgroup=system.slice/app.service action=optimize",
         ] {
             assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));

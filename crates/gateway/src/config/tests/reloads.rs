@@ -18,6 +18,7 @@ fn named_on_change(fixture: &Fixture, role: Role, spec: &OptionSpec, value: &str
             (PEER.flag(), "far.example:7000".to_owned()),
             (SOCKS5.flag(), "127.0.0.1:1080".to_owned()),
             (STORE.flag(), "store".to_owned()),
+            (TRANSPARENT.flag(), "127.0.0.1:15001".to_owned()),
         ]),
     }
     let parse = |flags: &BTreeMap<String, String>| {
@@ -61,6 +62,7 @@ fn each_change_is_reloaded_as_documented_or_named() {
         "chunk_max" => "16KiB".to_owned(),
         "simd" => "portable".to_owned(),
         "congestion" => "reno".to_owned(),
+        "intercept" => "port=80,443".to_owned(),
         "route" => format!("intranet:80@{}", fixture.peer),
         // Any other than the default, by what a value looks like.
         _ => match spec.value {
