@@ -25,6 +25,8 @@ use refrain_gateway::{
     start::{Tasks, start},
 };
 
+use tokio::task::JoinSet;
+
 use crate::{
     bounded, dry_run,
     interrupt::{HANGUP, Signals},
@@ -188,8 +190,10 @@ async fn serve(
         let serving = admin::serve(listener, config, Arc::clone(gateway));
         tasks.services.spawn(serving);
     }
-    if let Some(probes) = gateway.probes() {
-        tasks.services.spawn(watchdog::keep(probes));
+    // Dropped before the listeners end, which make no progress then.
+    let mut watchdog = JoinSet::new();
+    if let Some(progress) = gateway.progress() {
+        watchdog.spawn(watchdog::keep(progress));
     }
     let mut signals = Signals::with_hangup(true).context("cannot listen for signals")?;
     while signals.next().await == HANGUP {
@@ -212,6 +216,7 @@ async fn serve(
     tracing::info!("draining: no new connections; a second signal stops at once");
     let draining = async {
         gateway.stop_interception().await;
+        watchdog.shutdown().await;
         tasks.listeners.abort_all();
         gateway.drain(started.timeouts.drain).await
     };

@@ -1,6 +1,7 @@
 //! `refrain intercept`: loads and removes the firewall's rules that redirect connections to a near end.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write},
     path::PathBuf,
     thread::sleep,
@@ -88,10 +89,15 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
         io::stdout().write_all(script.as_bytes())?;
         return Ok(());
     }
-    if table()?.is_some() {
-        remove()?;
+    let is_loaded = table()?.is_some();
+    // A rule that cannot be loaded leaves the loaded ones.
+    nft(&["--check", "-f", "-"], &script).with_context(|| refused(&rules))?;
+    let mut replacement = String::new();
+    if is_loaded {
+        close_gate();
+        replacement = format!("delete table {TABLE}\n");
     }
-    nft(&["-f", "-"], &script).context("cannot load the rules")?;
+    nft(&["-f", "-"], &(replacement + &script)).context("cannot load the rules")?;
     Ok(())
 }
 
@@ -169,16 +175,29 @@ fn table() -> anyhow::Result<Option<Value>> {
     ))
 }
 
+/// The rules, of which nft refuses one: a name that it does not know, for example.
+fn refused(rules: &[InterceptRule]) -> String {
+    let rules = rules.iter().map(|rule| format!("\n  {rule}"));
+    format!(
+        "cannot load one of these rules (an unknown user or group, or a cgroup that is gone?):{}",
+        rules.collect::<String>()
+    )
+}
+
 /// Removes the table: first the gate, so that no connection is about to be redirected, then the rest.
 fn remove() -> anyhow::Result<()> {
-    nft(
-        &["-f", "-"],
-        &format!("flush chain {TABLE} gate\nflush set {TABLE} alive\n"),
-    )
-    .context("cannot close the gate")?;
-    sleep(HANDSHAKES);
+    close_gate();
     nft(&["delete", "table", "inet", "refrain"], "").context("cannot remove the rules")?;
     Ok(())
+}
+
+fn close_gate() {
+    // An error is that of a table without a gate.
+    let _ = nft(
+        &["-f", "-"],
+        &format!("flush chain {TABLE} gate\nflush set {TABLE} alive\n"),
+    );
+    sleep(HANDSHAKES);
 }
 
 fn show(json: bool) -> anyhow::Result<()> {
@@ -195,7 +214,7 @@ fn show(json: bool) -> anyhow::Result<()> {
     };
     let entries = table["nftables"].as_array().into_iter().flatten();
     let mut is_open = false;
-    let mut counts = std::collections::BTreeMap::<&str, u64>::new();
+    let mut counts = BTreeMap::<u64, u64>::new();
     for entry in entries {
         if entry["set"]["name"] == "alive" {
             is_open = entry["set"]["elem"]
@@ -203,11 +222,14 @@ fn show(json: bool) -> anyhow::Result<()> {
                 .is_some_and(|elements| !elements.is_empty());
         }
         let rule = &entry["rule"];
-        if let (Some(comment), Some(parts)) = (rule["comment"].as_str(), rule["expr"].as_array()) {
+        let number = rule["comment"]
+            .as_str()
+            .and_then(|text| text.strip_prefix("rule "));
+        if let (Some(Ok(number)), Some(parts)) = (number.map(str::parse), rule["expr"].as_array()) {
             let counters = parts
                 .iter()
                 .filter_map(|part| part["counter"]["packets"].as_u64());
-            *counts.entry(comment).or_default() += counters.sum::<u64>();
+            *counts.entry(number).or_default() += counters.sum::<u64>();
         }
     }
     let state = match is_open {
@@ -218,7 +240,7 @@ fn show(json: bool) -> anyhow::Result<()> {
     };
     writeln!(out, "gate {state}")?;
     for (rule, connections) in counts {
-        writeln!(out, "{rule}: {connections} connections")?;
+        writeln!(out, "rule {rule}: {connections} connections")?;
     }
     Ok(())
 }

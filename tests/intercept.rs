@@ -493,3 +493,112 @@ fn rules_and_tables_of_others_are_left_alone() {
     ]);
     assert!(printed.starts_with("table inet refrain {"), "{printed}");
 }
+
+#[test]
+fn open_connections_outlive_sigterm_for_the_drain_time_out() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let mut open = within(&world.site, || TcpStream::connect(ORIGIN)).expect("a connection");
+    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    signal(&world.near, Signal::TERM);
+    // Longer than a gateway may hang.
+    sleep(Duration::from_secs(4));
+    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    assert_eq!(world.connect(), Outcome::Direct);
+    drop(open);
+    let ended = world.near.take().expect("it ran").wait().expect("it ends");
+    assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn connections_go_direct_while_the_far_end_drains() {
+    let Some(world) = World::new() else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let mut open = within(&world.site, || TcpStream::connect(ORIGIN)).expect("a connection");
+    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    signal(&world.far, Signal::TERM);
+    world.wait_for(Outcome::Direct);
+    all_direct_after(&world, Duration::from_millis(600));
+    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+}
+
+#[test]
+fn a_flood_of_connections_is_not_taken_for_a_gateway_that_hangs() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                within(&world.site, || {
+                    while !has_ended.load(Ordering::Relaxed) {
+                        let _ = TcpStream::connect("127.0.0.1:15001");
+                    }
+                });
+            });
+        }
+        sleep(Duration::from_secs(5));
+        has_ended.store(true, Ordering::Relaxed);
+    });
+    let near = world.near.as_mut().expect("it runs");
+    assert!(near.try_wait().expect("a child").is_none(), "it was killed");
+    world.wait_for(Outcome::Carried);
+}
+
+#[test]
+fn rules_reject_and_reload_without_harm_to_others() {
+    let Some(world) = World::new() else {
+        return;
+    };
+    let config = world.path("near.toml");
+    let on = ["intercept", "on", "--config", &config, "--user", USER];
+    let reject = [
+        &on[..],
+        &["--rule", "dst=10.77.0.0/16 port=9000 action=reject"],
+    ]
+    .concat();
+    world.refrain_ok(&reject);
+    let service = within(&world.service, || TcpListener::bind("10.77.0.2:9000")).expect("a port");
+    let refused = within(&world.site, || TcpStream::connect("10.77.0.2:9000"));
+    assert_eq!(
+        refused.expect_err("refused").kind(),
+        ErrorKind::ConnectionRefused
+    );
+    drop(service);
+    // A server here still answers clients of that network.
+    let server = within(&world.site, || TcpListener::bind("10.77.0.1:9000")).expect("a port");
+    let client = within(&world.service, || {
+        let server: SocketAddr = "10.77.0.1:9000".parse().expect("an address");
+        TcpStream::connect_timeout(&server, HANGS_AFTER)
+    });
+    client.expect("a connection from outside");
+    drop(server);
+    // What cannot be loaded replaces nothing.
+    let loaded = world.refrain_ok(&["intercept", "show", "--json"]);
+    let wrong = [&on[..], &["--rule", "uid=no-such-user"]].concat();
+    let output = world.refrain(&wrong);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("uid=no-such-user"), "{error}");
+    let handles = |json: &str| json.matches("\"handle\"").count();
+    let still = world.refrain_ok(&["intercept", "show", "--json"]);
+    assert_eq!(handles(&still), handles(&loaded));
+    // A saved ruleset can be loaded again.
+    let saved = world.ruleset();
+    std::fs::write(world.path("saved.nft"), saved).expect("a file");
+    within(&world.site, || {
+        ok(Command::new("nft")
+            .args(["--check", "-f"])
+            .arg(world.path("saved.nft")));
+    });
+    world.refrain_ok(&["intercept", "off"]);
+}

@@ -95,6 +95,10 @@ pub struct Acceptor {
     admission: Arc<Admission>,
     failures: RateLimitedLog,
     displaced: RateLimitedLog,
+    /// Whether clients that are turned away see a reset, as those of a server that refuses.
+    resets: bool,
+    /// Called for each connection, and each failure to accept one.
+    on_progress: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Acceptor {
@@ -113,6 +117,18 @@ impl Acceptor {
             admission: descriptors.admission(address, unproven_max),
             failures: RateLimitedLog::new(warn),
             displaced: RateLimitedLog::new(warn),
+            resets: false,
+            on_progress: Box::new(|| ()),
+        }
+    }
+
+    /// The same for redirected connections: clients that are turned away see a reset. Calls `on_progress` for each
+    /// connection, and for each failure to accept one.
+    pub(crate) fn of_redirected(self, on_progress: impl Fn() + Send + Sync + 'static) -> Acceptor {
+        Acceptor {
+            resets: true,
+            on_progress: Box::new(on_progress),
+            ..self
         }
     }
 
@@ -124,10 +140,15 @@ impl Acceptor {
     ) -> (TcpStream, Arc<Visit>, T) {
         loop {
             self.admission.ready().await;
-            match self.socket.accept().await {
+            let accepted = self.socket.accept().await;
+            (self.on_progress)();
+            match accepted {
                 Ok((tcp, from)) => {
                     let from = own_address(from);
                     let Some(admitted) = admits(from) else {
+                        if self.resets {
+                            let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
+                        }
                         continue;
                     };
                     let (visit, displaces) = self.admission.enter(from);

@@ -22,6 +22,12 @@ pub enum ListenError {
         "expected a port, a local address, or both: 7001, 10.0.0.5, 10.0.0.5:7001, [::1]:7001, or * for all addresses"
     )]
     Lanes,
+    /// Of redirected connections, which come to several addresses.
+    #[error(
+        "expected a port, such as 15001, or *:15001 for connections of other machines: redirected connections come to \
+         several addresses"
+    )]
+    Redirected,
     /// The port is a number that no port has.
     #[error("the port is too large: ports are from 1 to 65535")]
     LargePort,
@@ -41,16 +47,20 @@ pub fn parse_listen(text: &str) -> Result<SocketAddr, ListenError> {
     address.ok_or_else(|| fault(text, ListenError::NeedsPort))
 }
 
-/// Reads the addresses of a listener for redirected connections: if no host is given, those of loopback in both
-/// families, since a redirection keeps the family.
+/// Reads the addresses of a listener for redirected connections: those of loopback in both families, since a
+/// redirection keeps the family, or all. Connections of programs come to loopback, others to any own address.
 pub(crate) fn parse_redirected(text: &str) -> Result<Vec<SocketAddr>, ListenError> {
     let address = parse_listen(text)?;
-    let has_no_host = is_number(text.trim_start_matches(':'));
-    let other = SocketAddr::from((Ipv6Addr::LOCALHOST, address.port()));
-    Ok(match has_no_host && has_ipv6() {
-        true => vec![address, other],
-        false => vec![address],
-    })
+    let (ip, port) = (address.ip().to_canonical(), address.port());
+    let loopback = |ip: IpAddr| SocketAddr::new(ip, port);
+    let [ipv4, ipv6] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].map(loopback);
+    match () {
+        () if port == 0 => Err(ListenError::Redirected),
+        () if ip.is_unspecified() => Ok(vec![address]),
+        () if !is_loopback(ip) => Err(ListenError::Redirected),
+        () if has_ipv6() => Ok(vec![ipv4, ipv6]),
+        () => Ok(vec![ipv4]),
+    }
 }
 
 fn has_ipv6() -> bool {

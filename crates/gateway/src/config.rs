@@ -564,16 +564,23 @@ fn read_ways_in(settings: &Settings, find_peer: FindPeer<'_>) -> Result<Vec<WayI
     Ok(ways_in.concat())
 }
 
-/// Rules without a listener would redirect connections to nobody.
+/// The rules, which need a listener that their connections reach.
 fn read_intercept_rules(
     settings: &Settings,
     ways_in: &[WayIn],
 ) -> Result<Vec<InterceptRule>, ConfigError> {
-    let rules = settings.many(&INTERCEPT)?;
-    let has_listener = ways_in.iter().any(|way_in| *way_in.option == TRANSPARENT);
-    match rules.is_empty() || has_listener {
-        true => Ok(rules),
-        false => Err(settings.wrong(&INTERCEPT, "needs --transparent PORT")),
+    let rules = settings.many::<InterceptRule>(&INTERCEPT)?;
+    let mut listeners = ways_in
+        .iter()
+        .filter(|way_in| *way_in.option == TRANSPARENT);
+    let is_wide = |way_in: &WayIn| way_in.listen.ip().is_unspecified();
+    match listeners.next() {
+        None if !rules.is_empty() => Err(settings.wrong(&INTERCEPT, "needs --transparent PORT")),
+        Some(way_in) if !is_wide(way_in) && rules.iter().any(InterceptRule::is_forwarded) => {
+            let reason = "in= is for connections of other machines: it needs --transparent *:PORT";
+            Err(settings.wrong(&INTERCEPT, reason))
+        }
+        _ => Ok(rules),
     }
 }
 

@@ -125,7 +125,7 @@ impl Gateway {
         if let Some((_, address)) = redirected {
             let (gateway, port) = (Arc::clone(self), address.port());
             tasks.spawn(async move {
-                gate::keep(&gateway.gate, || gateway.is_up(), port).await;
+                gate::keep(&gateway.gate, || gateway.takes_flows(), port).await;
             });
         }
         if self.config.role == Role::Far {
@@ -144,10 +144,10 @@ impl Gateway {
         &self.listening[self.config.listen.len()..]
     }
 
-    /// Changes as long as the listener for redirected connections accepts them; none without such a listener.
-    pub fn probes(&self) -> Option<watch::Receiver<u64>> {
+    /// Changes as long as the listener for redirected connections makes progress; none without such a listener.
+    pub fn progress(&self) -> Option<watch::Receiver<u64>> {
         let has_listener = self.config.redirected_port().is_some();
-        has_listener.then(|| self.gate.probes())
+        has_listener.then(|| self.gate.progress())
     }
 
     /// Ends interception: waits until the firewall redirects no further connections here.
@@ -216,6 +216,14 @@ impl Gateway {
     /// Whether a link to any peer is up.
     pub(crate) fn is_up(&self) -> bool {
         self.links().iter().any(|link| link.is_up())
+    }
+
+    /// Whether a link to any peer is up and takes new flows.
+    fn takes_flows(&self) -> bool {
+        let peers = self.order().into_iter().map(|key| self.peer(key));
+        let peers: Vec<_> = peers.collect();
+        let mut prospects = self.prospects(&peers, Instant::now(), false);
+        prospects.any(|prospect| matches!(prospect, Prospect::Up(_)))
     }
 
     /// Takes no new flows, and waits until the open ones have ended and the peers have their last

@@ -81,7 +81,11 @@ impl Listener {
         gateway: Arc<Gateway>,
     ) {
         let (address, descriptors) = (way_in.listen, &gateway.descriptors);
-        let acceptor = Acceptor::new(socket, address, descriptors, UNPROVEN_CLIENTS_MAX);
+        let mut acceptor = Acceptor::new(socket, address, descriptors, UNPROVEN_CLIENTS_MAX);
+        if *way_in.option == TRANSPARENT {
+            let gateway = Arc::clone(&gateway);
+            acceptor = acceptor.of_redirected(move || gateway.gate.count_progress());
+        }
         let mut servers = SERVERS.iter();
         let server = servers.find(|(option, _)| *option == way_in.option);
         let (_, serve) = server.expect("each way in has a server");

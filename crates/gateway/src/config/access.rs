@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Config;
 use crate::access::{Access, Users, parse_client};
-use crate::options::{CLIENTS, OPEN_TO_ALL, PROXY_AUTH};
+use crate::options::{CLIENTS, OPEN_TO_ALL, PROXY_AUTH, TRANSPARENT};
 use crate::settings::{BoxedError, ConfigError, Settings};
 use crate::way_in::WayIn;
 
@@ -81,7 +81,8 @@ impl Config {
                     "{flag} {address} is open to all that can reach it (to restrict it: {restrict})"
                 ));
             }
-            access.shuts_out_all(address).then(|| {
+            let has_own_clients = *way_in.option != TRANSPARENT;
+            (has_own_clients && access.shuts_out_all(address)).then(|| {
                 format!(
                     "{flag} {address} refuses all clients: only this machine can reach it, and \
                      --clients does not list {}",

@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4},
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
@@ -17,7 +17,7 @@ use tokio::{
     io::AsyncReadExt,
     net::{TcpSocket, UdpSocket},
     sync::watch,
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
 
 use super::table::GATE_MS;
@@ -31,30 +31,38 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 /// The gate, as its gateway keeps it.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    /// The number of probes that came through.
-    probes: watch::Sender<u64>,
+    /// Changes as long as connections to the own listener are accepted, or turned away.
+    progress: watch::Sender<u64>,
     /// Where the probe that is under way comes from.
     probe: Mutex<Option<SocketAddr>>,
-    /// Whether it is to be closed, whatever works.
+    /// Whether users closed it.
     is_bypassed: AtomicBool,
+    /// Whether it is closed for good.
+    is_closing: AtomicBool,
     renewed: Mutex<Option<Instant>>,
 }
 
 impl Default for Gate {
     fn default() -> Gate {
         Gate {
-            probes: watch::Sender::new(0),
+            progress: watch::Sender::new(0),
             probe: Mutex::default(),
             is_bypassed: AtomicBool::default(),
+            is_closing: AtomicBool::default(),
             renewed: Mutex::default(),
         }
     }
 }
 
 impl Gate {
-    /// Changes with each probe that came through.
-    pub(crate) fn probes(&self) -> watch::Receiver<u64> {
-        self.probes.subscribe()
+    /// Changes as long as the listener makes progress.
+    pub(crate) fn progress(&self) -> watch::Receiver<u64> {
+        self.progress.subscribe()
+    }
+
+    /// The listener made progress.
+    pub(crate) fn count_progress(&self) {
+        self.progress.send_modify(|count| *count += 1);
     }
 
     /// Lets no further connections be intercepted, or does so again. The gate closes within half a second.
@@ -73,43 +81,71 @@ impl Gate {
         renewed.is_some_and(|at| at.elapsed() < Duration::from_millis(GATE_MS))
     }
 
-    /// Waits until it is closed for sure: then no connection is on its way to the listener.
+    /// Closes it for good, and waits until no connection is on its way to the listener.
     pub(crate) async fn close(&self) {
         /// Connections that were just being redirected may still be in their handshake.
         const SPARE: Duration = Duration::from_millis(100);
-        self.bypass(true);
+        self.is_closing.store(true, Ordering::Relaxed);
         let renewed = *self.renewed.lock().expect("held for a moment");
         if let Some(renewed) = renewed {
-            tokio::time::sleep_until(renewed + Duration::from_millis(GATE_MS) + SPARE).await;
+            sleep_until(renewed + Duration::from_millis(GATE_MS) + SPARE).await;
         }
     }
 
     /// Whether a connection from there is a probe.
     pub(crate) fn is_probe(&self, client: SocketAddr) -> bool {
+        let client = SocketAddr::new(client.ip().to_canonical(), client.port());
         *self.probe.lock().expect("held for a moment") == Some(client)
+    }
+
+    /// Renews the element of each family, unless the gate is to be closed.
+    fn renew(&self, sockets: &[(UdpSocket, SocketAddr)]) {
+        // Held while packets go out, so that `close` knows the time of the last one.
+        let mut renewed = self.renewed.lock().expect("held for a moment");
+        if self.is_bypassed() || self.is_closing.load(Ordering::Relaxed) {
+            return;
+        }
+        for (socket, listener) in sockets {
+            // The table drops the packet, which is an error of its sender.
+            let _ = socket.try_send_to(&[], *listener);
+        }
+        *renewed = Some(Instant::now());
     }
 }
 
-/// Renews the gate of the table that redirects to `port` while a link is up, until the task is aborted.
-pub(crate) async fn keep(gate: &Gate, is_link_up: impl Fn() -> bool, port: u16) {
+/// Renews the gate of the table that redirects to `port` while `takes_flows`, until the task is aborted.
+pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, port: u16) {
+    let mut sockets = Vec::new();
+    for loopback in [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        Ipv6Addr::LOCALHOST.into(),
+    ] {
+        // Without IPv6, nothing of it is redirected.
+        if let Ok(socket) = UdpSocket::bind((loopback, 0)).await {
+            sockets.push((socket, SocketAddr::new(loopback, port)));
+        }
+    }
     let listener = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let Ok(socket) = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await else {
-        return tracing::error!("cannot open a UDP socket: nothing is intercepted");
-    };
     let mut ticks = interval(RENEW_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_reported = false;
     loop {
         ticks.tick().await;
-        let began = Instant::now();
-        let probed = timeout(PROBE_TIMEOUT, probe(gate, listener)).await;
-        if !matches!(probed, Ok(Ok(()))) {
-            continue;
-        }
-        gate.probes.send_modify(|probes| *probes += 1);
-        if is_link_up() && !gate.is_bypassed() {
-            *gate.renewed.lock().expect("held for a moment") = Some(began);
-            // The table drops the packet, which is an error of its sender.
-            let _ = socket.send_to(&[], listener).await;
+        match timeout(PROBE_TIMEOUT, probe(gate, listener)).await {
+            Ok(Ok(())) if takes_flows() => gate.renew(&sockets),
+            Ok(Ok(())) => {}
+            // A lack of descriptors, for example: the process works.
+            Ok(Err(error)) => {
+                gate.count_progress();
+                if !is_reported {
+                    is_reported = true;
+                    tracing::warn!(
+                        "connections are not intercepted: cannot connect to {listener}: {error}"
+                    );
+                }
+            }
+            // The listener has more to do than it can: new connections go direct meanwhile.
+            Err(_) => {}
         }
     }
 }

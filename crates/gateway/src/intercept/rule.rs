@@ -100,7 +100,7 @@ pub enum InterceptRuleError {
 
 impl InterceptRule {
     /// Whether it is about forwarded connections.
-    pub(super) fn is_forwarded(&self) -> bool {
+    pub(crate) fn is_forwarded(&self) -> bool {
         !self.interfaces.is_empty()
     }
 

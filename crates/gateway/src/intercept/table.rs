@@ -1,8 +1,8 @@
 //! The table of the firewall that intercepts, as a script for `nft -f`.
 //!
 //! ```text
-//! set alive       one element, which expires: the gate
-//! chain gate      a packet of the gateway to itself renews the element, and is dropped
+//! set alive       an element for each address family, which expires: the gate
+//! chain gate      a packet of the gateway to itself renews its element, and is dropped
 //! chain local     connections of programs of this machine
 //! chain forwarded connections that come in by an interface
 //! chain refused.. what `action=reject` refuses, before the chains above change destinations
@@ -42,13 +42,14 @@ pub fn script(rules: &[InterceptRule], gateway: &Gateway) -> String {
         "table {TABLE} {{
   comment \"{COMMENT}\"
   set alive {{
-    type inet_proto
+    type nf_proto
     flags dynamic,timeout
     timeout {GATE_MS}ms
   }}
   chain gate {{
     type filter hook output priority 0
-    meta skuid {user} ip daddr 127.0.0.1 udp dport {port} update @alive {{ 6 timeout {GATE_MS}ms }} drop
+    meta skuid {user} ip daddr 127.0.0.1 udp dport {port} update @alive {{ meta nfproto timeout {GATE_MS}ms }} drop
+    meta skuid {user} ip6 daddr ::1 udp dport {port} update @alive {{ meta nfproto timeout {GATE_MS}ms }} drop
   }}
 "
     );
@@ -73,7 +74,7 @@ pub fn script(rules: &[InterceptRule], gateway: &Gateway) -> String {
         );
         for (number, rule) in &own {
             let gate = match rule.on_failure {
-                OnFailure::Direct => " meta l4proto @alive",
+                OnFailure::Direct => " meta nfproto @alive",
                 OnFailure::Reset => "",
             };
             let verdict = match rule.action {
@@ -98,6 +99,8 @@ pub fn script(rules: &[InterceptRule], gateway: &Gateway) -> String {
                 gateway,
                 is_forwarded,
             );
+            // Answers of servers here are packets of output too.
+            text += "    ct direction reply return\n";
             for (number, rule) in &own[..=last] {
                 let verdict = match rule.action {
                     Action::Reject => " counter reject with tcp reset",
