@@ -23,7 +23,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{command::keygen, eventually, programs::are_installed};
+use common::{
+    command::{keygen, program_in},
+    eventually,
+    programs::are_installed,
+};
 use nix::sched::{CloneFlags, setns};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use socket2::{Domain, Socket, Type};
@@ -134,6 +138,7 @@ impl World {
         ok(Command::new("chown")
             .args(["-R", USER])
             .arg(self.folder.path()));
+        program_in(self.folder.path());
     }
 
     fn gateway(&self, namespace: &str, role: &str) -> Child {
@@ -145,12 +150,7 @@ impl World {
             .args([
                 "netns", "exec", namespace, "setpriv", "--reuid", USER, "--regid", USER,
             ])
-            .args([
-                "--clear-groups",
-                env!("CARGO_BIN_EXE_refrain"),
-                role,
-                "--config",
-            ])
+            .args(["--clear-groups", &self.path("program"), role, "--config"])
             .arg(self.path(&format!("{role}.toml")))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

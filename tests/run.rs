@@ -14,13 +14,19 @@ use std::{
 };
 
 use common::{
-    PATIENCE, addresses::free_address, command::command, eventually, programs::are_installed,
-    server::serve_on, site::Pair,
+    PATIENCE,
+    addresses::free_address,
+    command::{command, program_in},
+    eventually,
+    programs::are_installed,
+    server::serve_on,
+    site::Pair,
 };
 use rustix::{
     process::{Pid, Signal, geteuid, kill_process},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
+use tempfile::TempDir;
 
 /// A user without rights.
 const NOBODY: &str = "65534";
@@ -127,6 +133,13 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(pid, signal).expect("it runs");
 }
 
+/// A folder that other users can read.
+fn readable_folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("our own");
+    folder
+}
+
 #[test]
 fn each_way_leads_a_program_to_its_origin() {
     let Some(world) = World::new() else { return };
@@ -165,11 +178,12 @@ fn users_without_rights_have_it_too() {
         return;
     }
     let url = world.url();
-    let refrain = env!("CARGO_BIN_EXE_refrain");
+    let folder = readable_folder();
+    let refrain = program_in(folder.path()).display().to_string();
     let socks5 = world.socks5.to_string();
     let mut user = Command::new("setpriv");
     user.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
-    user.args([refrain, "run", "--socks5", &socks5, "sh", "-c"]);
+    user.args([&*refrain, "run", "--socks5", &socks5, "sh", "-c"]);
     user.args([
         "id -u; grep CapEff /proc/self/status; curl -sS \"$0\"",
         &url,
@@ -522,6 +536,8 @@ fn without_a_near_end_of_its_user_the_error_asks_for_a_proxy() {
         return;
     }
     // This user runs none, and those of others are out of reach.
+    let folder = readable_folder();
+    let program = program_in(folder.path()).display().to_string();
     let mut user = Command::new("setpriv");
     user.args([
         "--reuid",
@@ -529,7 +545,7 @@ fn without_a_near_end_of_its_user_the_error_asks_for_a_proxy() {
         "--regid",
         NOBODY,
         "--clear-groups",
-        env!("CARGO_BIN_EXE_refrain"),
+        &program,
     ]);
     user.args(["run", "true"])
         .env("XDG_RUNTIME_DIR", "/nowhere");

@@ -3,8 +3,8 @@
 use std::{
     env,
     ffi::OsString,
-    io,
-    path::Path,
+    fs, io,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -50,6 +50,15 @@ pub(crate) fn ending_signals() -> Vec<(&'static str, i32)> {
         signals.pop();
     }
     signals
+}
+
+/// Puts the program into a folder that other users can read, unlike that of a build.
+pub(crate) fn program_in(folder: &Path) -> PathBuf {
+    let (built, program) = (env!("CARGO_BIN_EXE_refrain"), folder.join("program"));
+    if fs::hard_link(built, &program).is_err() {
+        fs::copy(built, &program).expect("space for the program");
+    }
+    program
 }
 
 /// Makes a key, and returns its public one.
