@@ -5,6 +5,7 @@
 //! changed; open flows go on.
 
 use std::{
+    ffi::OsString,
     future::Future,
     io::{self, Write},
     path::Path,
@@ -13,6 +14,7 @@ use std::{
 };
 
 use anyhow::Context;
+use clap::Parser;
 use refrain_gateway::{
     acceptor, admin,
     arguments::{FarOptions, NearOptions, Options, Program},
@@ -148,6 +150,18 @@ fn run<P: Program>(
         tracing::info!("stopped");
     }
     ended
+}
+
+/// The configuration of a near end's file, and of these flags, which override it.
+pub(crate) fn near_end_of(file: &Path, flags: &[&str]) -> anyhow::Result<Config> {
+    #[derive(Parser)]
+    struct OfFile {
+        #[command(flatten)]
+        options: NearOptions,
+    }
+    let flags = ["near"].iter().chain(flags).map(OsString::from);
+    let words = flags.chain(["--config".into(), file.into()]);
+    Ok(OfFile::try_parse_from(words)?.options.resolve()?)
 }
 
 /// Logs what is allowed, and hardly meant.

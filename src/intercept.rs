@@ -9,18 +9,15 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
-use clap::{Parser, Subcommand};
+use clap::Subcommand;
 use nix::unistd::{Uid, User};
-use refrain_gateway::{
-    arguments::NearOptions,
-    intercept::{
-        rule::InterceptRule,
-        table::{COMMENT, Gateway, TABLE, script},
-    },
+use refrain_gateway::intercept::{
+    rule::InterceptRule,
+    table::{COMMENT, Gateway, TABLE, script},
 };
 use serde_json::Value;
 
-use crate::{system_program, usage::UsageError};
+use crate::{gateways, system_program, usage::UsageError};
 
 /// Who runs gateways as a service.
 const SERVICE_USER: &str = "refrain";
@@ -103,17 +100,7 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
 
 /// The rules, and the near end that they are for.
 fn rules(arguments: &OnArguments) -> anyhow::Result<(Vec<InterceptRule>, Gateway)> {
-    #[derive(Parser)]
-    struct OfFile {
-        #[command(flatten)]
-        options: NearOptions,
-    }
-    let given = [
-        "near".into(),
-        "--config".into(),
-        arguments.config.clone().into_os_string(),
-    ];
-    let config = OfFile::try_parse_from(given)?.options.resolve()?;
+    let config = gateways::near_end_of(&arguments.config, &[])?;
     let Some(port) = config.redirected_port() else {
         let file = arguments.config.display();
         return Err(UsageError(anyhow!("{file}: needs transparent = \"PORT\"")).into());

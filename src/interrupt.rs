@@ -18,7 +18,7 @@ use tokio::{
 };
 
 /// What a signal's number is added to, as shells do: the exit code of who it ended.
-const EXIT_CODE_BASE: u8 = 128;
+pub(crate) const EXIT_CODE_BASE: u8 = 128;
 
 /// The exit code of who ends by a hangup.
 pub(crate) const HANGUP: u8 = EXIT_CODE_BASE + 1;

@@ -28,9 +28,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow, bail};
-use clap::Parser;
 use refrain_gateway::{
-    arguments::NearOptions,
     config::Config,
     gateway::Gateway,
     redirected::Redirected,
@@ -304,14 +302,7 @@ fn proxy(status: &Status) -> Option<(Target, bool)> {
 
 /// The configuration of a near end that serves this program only.
 fn near_end(file: &Path) -> anyhow::Result<Config> {
-    #[derive(Parser)]
-    struct OfFile {
-        #[command(flatten)]
-        options: NearOptions,
-    }
-    let given = ["near", "--transparent", "1", "--config"].map(OsString::from);
-    let arguments = given.into_iter().chain([file.into()]);
-    let config = OfFile::try_parse_from(arguments)?.options.resolve();
+    let config = gateways::near_end_of(file, &["--transparent", "1"]);
     let mut config = config.with_context(|| file.display().to_string())?;
     // Another process may have its listeners. Clients are only those inside.
     config.ways_in.clear();

@@ -76,7 +76,7 @@ impl World {
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = |end: &str| format!("refrain-test-{}-{number}-{end}", std::process::id());
-        let world = World {
+        let mut world = World {
             site: name("site"),
             service: name("service"),
             folder: tempfile::tempdir().expect("a folder"),
@@ -98,7 +98,6 @@ impl World {
                 .args(["-n", namespace, "address", "add", &network, "dev", "wan"]));
             ok(Command::new("ip").args(["-n", namespace, "link", "set", "wan", "up"]));
         }
-        let mut world = world;
         world.serve_origin();
         world.configure();
         world.start_far();
@@ -205,6 +204,16 @@ impl World {
     /// Connects to the origin from the site.
     fn connect(&self) -> Outcome {
         within(&self.site, || connect(SITE))
+    }
+
+    /// Intercepts, and opens a connection that is carried.
+    #[track_caller]
+    fn open(&self) -> TcpStream {
+        self.intercept();
+        self.wait_for(Outcome::Carried);
+        let mut open = within(&self.site, || TcpStream::connect(ORIGIN)).expect("a connection");
+        assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+        open
     }
 
     #[track_caller]
@@ -437,10 +446,7 @@ fn an_open_connection_is_reset_when_the_gateway_dies() {
     let Some(mut world) = World::new() else {
         return;
     };
-    world.intercept();
-    world.wait_for(Outcome::Carried);
-    let mut open = within(&world.site, || TcpStream::connect(ORIGIN)).expect("a connection");
-    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    let mut open = world.open();
     signal(&world.near, Signal::KILL);
     let began = Instant::now();
     let end = open.read(&mut [0]).expect_err("no end");
@@ -453,10 +459,7 @@ fn an_open_connection_is_reset_when_the_gateway_hangs() {
     let Some(mut world) = World::new() else {
         return;
     };
-    world.intercept();
-    world.wait_for(Outcome::Carried);
-    let mut open = within(&world.site, || TcpStream::connect(ORIGIN)).expect("a connection");
-    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    let mut open = world.open();
     signal(&world.near, Signal::STOP);
     let end = open.read(&mut [0]).expect_err("no end");
     assert_eq!(outcome(end.kind()), Outcome::Reset);
@@ -499,10 +502,7 @@ fn open_connections_outlive_sigterm_for_the_drain_time_out() {
     let Some(mut world) = World::new() else {
         return;
     };
-    world.intercept();
-    world.wait_for(Outcome::Carried);
-    let mut open = within(&world.site, || TcpStream::connect(ORIGIN)).expect("a connection");
-    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    let mut open = world.open();
     signal(&world.near, Signal::TERM);
     // Longer than a gateway may hang.
     sleep(Duration::from_secs(4));
@@ -518,10 +518,7 @@ fn connections_go_direct_while_the_far_end_drains() {
     let Some(world) = World::new() else {
         return;
     };
-    world.intercept();
-    world.wait_for(Outcome::Carried);
-    let mut open = within(&world.site, || TcpStream::connect(ORIGIN)).expect("a connection");
-    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    let mut open = world.open();
     signal(&world.far, Signal::TERM);
     world.wait_for(Outcome::Direct);
     all_direct_after(&world, Duration::from_millis(600));

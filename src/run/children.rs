@@ -24,10 +24,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::interrupt::is_ignored;
-
-/// What is added to the number of the signal that ended a program.
-const EXIT_CODE_BASE: i32 = 128;
+use crate::interrupt::{EXIT_CODE_BASE, is_ignored};
 
 /// After this time, a terminal shows the reason for waiting.
 const EXPLAINED_AFTER: Duration = Duration::from_secs(2);
@@ -161,6 +158,6 @@ fn exit_code(status: WaitStatus) -> u8 {
     let of_signal = status.terminating_signal();
     let code = status
         .exit_status()
-        .or(of_signal.map(|signal| EXIT_CODE_BASE + signal));
+        .or(of_signal.map(|signal| i32::from(EXIT_CODE_BASE) + signal));
     code.unwrap_or(1) as u8
 }

@@ -31,7 +31,7 @@ mod history;
 mod listeners;
 
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -49,7 +49,7 @@ use refrain_proto::{LinkConfig, Mode, SecondStage, limits};
 use tracing::level_filters::LevelFilter;
 
 use crate::access::Access;
-use crate::address::{self, ListenError};
+use crate::address;
 use crate::arguments::{Check, Options, Program};
 use crate::http_proxy::AcceptEncoding;
 use crate::intercept::rule::InterceptRule;
@@ -65,6 +65,7 @@ use crate::units::{BitRate, ByteSize, TimeSpan, decimal_bytes};
 use crate::way_in::WayIn;
 pub use admin::{AdminConfig, AdminToken};
 pub use history::{HistoryOptions, parse_folder, parse_realm};
+use listeners::{read_intercept_rules, read_ways_in};
 
 /// The least that `--memory` may be: one link with the smallest caches and one lane.
 pub(crate) const MEMORY_BYTES_MIN: u64 = 40 << 20;
@@ -546,91 +547,6 @@ fn parse_rate(text: &str) -> Result<BitRate, BoxedError> {
     }
 }
 
-fn read_ways_in(settings: &Settings, find_peer: FindPeer<'_>) -> Result<Vec<WayIn>, ConfigError> {
-    let read = |spec: &'static OptionSpec| match spec.entrance {
-        Some(Entrance::Forward) => settings.many_with(spec, |text| parse_forward(text, find_peer)),
-        Some(Entrance::Transparent) => {
-            let listeners = settings.many_with(spec, address::parse_redirected)?;
-            let addresses = listeners.into_iter().flatten();
-            Ok(addresses
-                .map(|address| WayIn::any_target(spec, address))
-                .collect())
-        }
-        _ => settings.many_with(spec, |text| {
-            Ok::<_, ListenError>(WayIn::any_target(spec, address::parse_listen(text)?))
-        }),
-    };
-    let ways_in = ways_in().map(read).collect::<Result<Vec<_>, _>>()?;
-    Ok(ways_in.concat())
-}
-
-/// The rules, which need a listener that their connections reach.
-fn read_intercept_rules(
-    settings: &Settings,
-    ways_in: &[WayIn],
-) -> Result<Vec<InterceptRule>, ConfigError> {
-    let rules = settings.many::<InterceptRule>(&INTERCEPT)?;
-    let mut listeners = ways_in
-        .iter()
-        .filter(|way_in| *way_in.option == TRANSPARENT);
-    let is_wide = |way_in: &WayIn| way_in.listen.ip().is_unspecified();
-    match listeners.next() {
-        None if !rules.is_empty() => Err(settings.wrong(&INTERCEPT, "needs --transparent PORT")),
-        Some(way_in) if !is_wide(way_in) && rules.iter().any(InterceptRule::is_forwarded) => {
-            let reason = "in= is for connections of other machines: it needs --transparent *:PORT";
-            Err(settings.wrong(&INTERCEPT, reason))
-        }
-        _ => Ok(rules),
-    }
-}
-
-/// `LISTEN=TARGET` or, as ssh has it, `LISTEN:TARGET`; with `@PEER` or without.
-fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedError> {
-    // First, for a key has equals signs.
-    let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
-    let ends = ends.split_once('=').or_else(|| split_at_target(ends));
-    let (listen, target) = ends.ok_or(
-        "expected a listener and a target, such as 8080:intranet:80, 8080=intranet:80 or \
-         10.0.0.5:8080:intranet:80",
-    )?;
-    let wrong = |part: &str, text: &str, reason: &dyn fmt::Display| {
-        format!(
-            "invalid {part} \"{text}\": {reason} (write PORT:HOST:PORT, such as 8080:intranet:80)"
-        )
-    };
-    let listen = address::parse_listen(listen)
-        .map_err(|error| wrong_target(text).unwrap_or_else(|| wrong("listener", listen, &error)));
-    Ok(WayIn {
-        option: &FORWARD,
-        listen: listen?,
-        target: Some(
-            target
-                .parse::<Target>()
-                .and_then(Target::unless_mistyped)
-                .map_err(|error| wrong("target", target, &error))?,
-        ),
-        peer: find_peer(peer)?,
-    })
-}
-
-/// What is wrong with a forward as ssh has it, if its target has more colons than a name and a port: a URL, or an IPv6
-/// address without brackets.
-fn wrong_target(text: &str) -> Option<String> {
-    let (listen, target) = text.split_once(':')?;
-    let is_port = listen.parse::<u16>().is_ok();
-    match target.parse::<Target>() {
-        Err(TargetError::Url(target)) if is_port => Some(format!("a URL: write {listen}:{target}")),
-        Err(TargetError::BadIpv6) if is_port => {
-            let (host, port) = target.rsplit_once(':')?;
-            let host: Ipv6Addr = host.parse().ok()?;
-            Some(format!(
-                "put the IPv6 address in brackets: {listen}:[{host}]:{port}"
-            ))
-        }
-        _ => None,
-    }
-}
-
 /// `HOST:PORT@PEER`.
 fn parse_route(text: &str, find_peer: FindPeer<'_>) -> Result<Route, BoxedError> {
     let expected = "expected targets and a peer, such as *.bonn.example:*@bonn";
@@ -639,17 +555,6 @@ fn parse_route(text: &str, find_peer: FindPeer<'_>) -> Result<Route, BoxedError>
         targets: targets.parse()?,
         peer: find_peer(peer)?.ok_or(expected)?,
     })
-}
-
-/// Splits at the colon in front of the `HOST:PORT` at the end.
-fn split_at_target(text: &str) -> Option<(&str, &str)> {
-    let (rest, _port) = text.rsplit_once(':')?;
-    let host_at = match rest.ends_with(']') {
-        true => rest.rfind('[')?,
-        false => rest.rfind(':')? + 1,
-    };
-    let listen = rest[..host_at].strip_suffix(':')?;
-    Some((listen, &text[host_at..]))
 }
 
 #[cfg(test)]

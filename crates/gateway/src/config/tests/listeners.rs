@@ -1,6 +1,7 @@
 //! Listeners: how they are written, and who may use them.
 
 use super::*;
+use crate::config::listeners::parse_forward;
 
 #[test]
 fn an_address_is_listened_on_once() {
