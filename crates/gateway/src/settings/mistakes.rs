@@ -1,0 +1,75 @@
+//! Mistakes in configuration files that TOML's own errors do not name: missing quotes and brackets, and the habits of
+//! other programs' files.
+
+use toml::de::DeValue;
+
+use super::{find_key, shown};
+use crate::options::Role;
+
+/// What is wrong with a line of a file that is not TOML, if its value lacks quotes. The error of TOML takes such a
+/// value for a number, a time or another type, by how it begins.
+pub(super) fn unquoted(line: &str, role: Role) -> Option<String> {
+    let line = line.split('#').next()?.trim();
+    let (key, value) = match line.split_once('=') {
+        Some((key, value)) => (key.trim(), value.trim()),
+        // An item of an array.
+        None => ("", line.strip_suffix(',')?),
+    };
+    let is_begun = value.is_empty() || value == "[";
+    if is_begun || value.contains(['"', '\'']) || DeValue::parse(value).is_ok() {
+        return None;
+    }
+    Some(match find_key(key, role) {
+        Ok(spec) if spec.is_switch() => format!("{key}: expected true or false"),
+        Ok(spec) if !spec.is_secret && !value.starts_with('[') => {
+            let value = shown(value);
+            format!("{key}: put the value in quotes: {key} = {value:?}")
+        }
+        _ => "put each value in quotes".to_owned(),
+    })
+}
+
+/// What is wrong with a line of a file that is not TOML, if its quoted value lacks the closing quote, or has others
+/// after it.
+pub(super) fn misquoted(line: &str, role: Role) -> Option<String> {
+    let quotes = ['"', '\''];
+    let (key, value) = match line.split_once('=') {
+        Some((key, value)) if !key.contains(quotes) => (key.trim(), value.trim()),
+        // An item of an array.
+        _ => ("", line.trim()),
+    };
+    let quote = value.chars().next().filter(|it| quotes.contains(it))?;
+    let Some((_, rest)) = value[1..].split_once(quote) else {
+        return Some("the closing quote is missing".to_owned());
+    };
+    let repeats = find_key(key, role).is_ok_and(|spec| spec.repeats);
+    let is_list = repeats && rest.trim_start().starts_with(',');
+    is_list.then(|| format!("several values need brackets: {key} = [\"…\", \"…\"]"))
+}
+
+/// What is wrong with a line, numbered from 1, whose key an earlier line has too.
+pub(super) fn duplicate(error: &toml::de::Error, text: &str, number: usize) -> Option<String> {
+    let key_of = |line: &str| line.split_once('=').map(|(key, _)| key.trim().to_owned());
+    let mut keys = text.lines().map(key_of);
+    let key = keys.clone().nth(number - 1)?;
+    let key = key.filter(|_| error.message() == "duplicate key")?;
+    let first = 1 + keys.position(|other| other.as_ref() == Some(&key))?;
+    let key = shown(&key);
+    (first < number).then(|| format!("duplicate key \"{key}\" (it is in line {first} too)"))
+}
+
+/// What is wrong with the head of a section, which other programs' files have, or with a key that has its name before
+/// a dot.
+pub(super) fn no_sections(name: &str, line: &str) -> String {
+    let dotted = line.trim_start().strip_prefix(name);
+    let name = shown(name);
+    let wanted = match dotted.and_then(|rest| rest.strip_prefix('.')) {
+        // Without the value, which may be secret.
+        Some(rest) => {
+            let key = shown(rest.split('=').next().unwrap_or_default().trim());
+            format!("write {key} = … instead of {name}.{key} = …")
+        }
+        None => format!("remove \"[{name}]\" and put its keys at the top level"),
+    };
+    format!("this file has no sections: {wanted}")
+}
