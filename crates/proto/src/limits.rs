@@ -95,8 +95,9 @@ pub(crate) const ACK_WINDOW_SHARE: u64 = 8;
 /// Longest wait for a full window, whatever the round trip was measured as.
 pub(crate) const WINDOW_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Shortest wait for a full window: threads of a busy machine pause for so long.
-pub(crate) const WINDOW_WAIT_MIN: Duration = Duration::from_millis(20);
+/// Shortest wait for a full window: threads of a busy machine pause for so long. With 20 ms, four flows of tars over
+/// two cores had up to 7 % of their blocks bypassed, and sent up to 1.6 times the bytes.
+pub(crate) const WINDOW_WAIT_MIN: Duration = Duration::from_millis(100);
 
 /// For so long after loss slowed down a lane, flows take any lane that is free: the way between
 /// two sites does not mend in a minute.

@@ -10,7 +10,7 @@ use crate::{
     traffic::Exclusion,
 };
 
-/// CREDIT for less waits for the next acknowledgement.
+/// CREDIT for less waits for the next acknowledgement, as does the last of a flow, for which no writer waits.
 const LAZY_CREDIT_BYTES: u64 = 64 << 10;
 
 /// A flow may have pending one of so many parts of what all flows leave of the link's bound: one for each mebibyte of it,
@@ -293,18 +293,23 @@ impl Link {
         let is_last = receive.total_bytes.is_some();
         let before = receive.credit.reported_bytes();
         if let Some(bytes) = receive.credit.taken(window, bytes, is_last, is_home) {
-            let news = receive.credit.reported_bytes() - before;
-            let frame = Frame::Credit { flow: id, bytes };
-            match self.lanes.get_mut(&lane) {
-                // It leaves with the next acknowledgement, at the latest when one would: each would be a write of its own.
-                Some(state) if news < LAZY_CREDIT_BYTES && state.acknowledges() => {
-                    frame.write(&mut state.control);
-                    state.ack_due.get_or_insert(state.acked_at + ACK_DELAY);
-                }
-                _ => self.send_control(lane, &frame),
-            }
+            let is_little = receive.credit.reported_bytes() - before < LAZY_CREDIT_BYTES;
+            self.say_credit(lane, id, bytes, is_last || is_little);
         }
         self.forget_if_gone(id);
+    }
+
+    /// Says what of a flow was taken. CREDIT that `can_wait` leaves with the next acknowledgement, at the latest when one
+    /// would: each would be a write of its own.
+    fn say_credit(&mut self, lane: LaneId, id: FlowId, bytes: u64, can_wait: bool) {
+        let frame = Frame::Credit { flow: id, bytes };
+        match self.lanes.get_mut(&lane) {
+            Some(state) if can_wait && state.acknowledges() => {
+                frame.write(&mut state.control);
+                state.ack_due.get_or_insert(state.acked_at + ACK_DELAY);
+            }
+            _ => self.send_control(lane, &frame),
+        }
     }
 
     /// Whether the other end has sent its last byte and all were taken. A flow is remembered
@@ -421,7 +426,7 @@ impl Link {
                 self.held_writers.remove(&seq);
             }
             if let Some(bytes) = flow.receive.credit.forget(&mut self.receive_window) {
-                self.send_control(flow.home, &Frame::Credit { flow: id, bytes });
+                self.say_credit(flow.home, id, bytes, true);
             }
             let never_sent = flow.send.pending.len();
             self.send_window

@@ -152,3 +152,60 @@ fn a_long_block_is_acknowledged_as_it_comes_and_a_short_one_with_what_follows() 
         assert_eq!(answered, asked, "{len} bytes every {every_ms} ms");
     }
 }
+
+#[test]
+fn the_last_credit_of_a_flow_leaves_with_an_acknowledgement() {
+    let mut pair = Pair::new(1);
+    pair.now = pair.now + Duration::from_secs(1);
+    for reads_before_end in [false, true] {
+        let flow = pair.open("a:1");
+        let content = noise(200_000, 82);
+        let (mut written, mut heard) = (0, Vec::new());
+        let mut take = |pair: &mut Pair| {
+            let mut came = Vec::new();
+            take_all(&mut pair.far, flow, &mut came);
+            pair.far.taken(flow, came.len());
+            heard.append(&mut came);
+        };
+        while written < content.len() {
+            written += pair.near.write(flow, &content[written..]);
+            if written == content.len() {
+                pair.near.finish(flow);
+            }
+            let sent = transmit(&mut pair.near, pair.now, LaneId(0));
+            pair.far
+                .receive(pair.now, LaneId(0), &sent)
+                .expect("no fault");
+            if reads_before_end {
+                take(&mut pair);
+            }
+            let answer = transmit(&mut pair.far, pair.now, LaneId(0));
+            pair.near
+                .receive(pair.now, LaneId(0), &answer)
+                .expect("no fault");
+        }
+        loop {
+            let sent = transmit(&mut pair.near, pair.now, LaneId(0));
+            if sent.is_empty() {
+                break;
+            }
+            pair.far
+                .receive(pair.now, LaneId(0), &sent)
+                .expect("no fault");
+            // An acknowledgement of the latest blocks stays due.
+            transmit(&mut pair.far, pair.now, LaneId(0));
+        }
+        while pair.far.poll_event().is_some() {}
+        take(&mut pair);
+        assert_eq!(heard, content);
+        let asks = std::iter::from_fn(|| pair.far.poll_event())
+            .any(|event| matches!(event, Event::Transmit(_)));
+        assert!(
+            !asks,
+            "credit for which no writer waits is a write of its own"
+        );
+        pair.settle();
+        pair.end(flow);
+        pair.now = pair.now + Duration::from_secs(1);
+    }
+}
