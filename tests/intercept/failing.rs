@@ -1,0 +1,200 @@
+//! Gateways that die, hang, drain or are removed.
+
+use std::{
+    io::Read,
+    net::{TcpListener, TcpStream},
+    process::Child,
+    sync::atomic::{AtomicBool, Ordering},
+    thread::{self, sleep},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::world::{Outcome, SITE, World, ask, outcome, within};
+
+fn signal(child: &Option<Child>, signal: Signal) {
+    let child = child.as_ref().expect("it runs");
+    kill_process(Pid::from_raw(child.id() as i32).expect("a process"), signal).expect("it runs");
+}
+
+/// The shares of outcomes after something died: first some may be lost, then all go direct.
+#[track_caller]
+fn all_direct_after(world: &World, within: Duration) {
+    sleep(within);
+    let outcomes = world.meanwhile(|| {});
+    let count = outcomes.len();
+    let others = outcomes.into_iter().enumerate();
+    let others: Vec<_> = others
+        .filter(|(_, outcome)| *outcome != Outcome::Direct)
+        .collect();
+    assert!(others.is_empty(), "{others:?} of {count}");
+}
+
+#[test]
+fn connections_are_carried_while_the_gateway_works_and_direct_otherwise() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let before = world.ruleset();
+    assert_eq!(world.connect(), Outcome::Direct);
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    // Others are left alone.
+    let other = within(&world.service, || TcpListener::bind("10.77.0.2:9000")).expect("a port");
+    let left_alone = within(&world.site, || TcpStream::connect("10.77.0.2:9000"));
+    let (_, from) = other.accept().expect("a client");
+    assert_eq!(
+        (left_alone.is_ok(), from.ip().to_string().as_str()),
+        (true, SITE)
+    );
+    let shown = world.refrain_ok(&["intercept", "show"]);
+    assert!(
+        shown.contains("gate open") && shown.contains("rule 1: "),
+        "{shown}"
+    );
+
+    // A far end that has gone takes the link along, and that closes the gate.
+    signal(&world.far, Signal::KILL);
+    world.far.take().expect("it runs").wait().expect("it ends");
+    world.wait_for(Outcome::Direct);
+    all_direct_after(&world, Duration::ZERO);
+    world.start_far();
+    world.wait_for(Outcome::Carried);
+
+    world.refrain_ok(&["bypass", "on"]);
+    all_direct_after(&world, Duration::from_millis(600));
+    world.refrain_ok(&["bypass", "off"]);
+    world.wait_for(Outcome::Carried);
+
+    signal(&world.near, Signal::STOP);
+    all_direct_after(&world, Duration::from_millis(600));
+    // The watchdog has killed it by then, or will.
+    world.near.take().expect("it runs").wait().expect("it ends");
+    world.start_near();
+    world.wait_for(Outcome::Carried);
+
+    signal(&world.near, Signal::KILL);
+    world.near.take().expect("it runs").wait().expect("it ends");
+    all_direct_after(&world, Duration::from_millis(600));
+    world.start_near();
+    world.wait_for(Outcome::Carried);
+
+    world.refrain_ok(&["intercept", "off"]);
+    assert_eq!(world.connect(), Outcome::Direct);
+    assert_eq!(world.ruleset(), before);
+}
+
+#[test]
+fn removal_costs_no_connection() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let is_served = |outcome: &Outcome| matches!(outcome, Outcome::Carried | Outcome::Direct);
+    let outcomes = world.meanwhile(|| {
+        sleep(Duration::from_millis(300));
+        world.refrain_ok(&["intercept", "off"]);
+    });
+    assert!(outcomes.contains(&Outcome::Carried) && outcomes.contains(&Outcome::Direct));
+    let lost: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| !is_served(outcome))
+        .collect();
+    assert!(lost.is_empty(), "{lost:?} of {}", outcomes.len());
+
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let outcomes = world.meanwhile(|| {
+        sleep(Duration::from_millis(300));
+        signal(&world.near, Signal::TERM);
+    });
+    let lost: Vec<_> = outcomes
+        .iter()
+        .filter(|outcome| !is_served(outcome))
+        .collect();
+    assert!(lost.is_empty(), "{lost:?} of {}", outcomes.len());
+    let ended = world.near.take().expect("it ran").wait().expect("it ends");
+    assert!(ended.success());
+    assert_eq!(world.connect(), Outcome::Direct);
+}
+
+#[test]
+fn an_open_connection_is_reset_when_the_gateway_dies() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let mut open = world.open();
+    signal(&world.near, Signal::KILL);
+    let began = Instant::now();
+    let end = open.read(&mut [0]).expect_err("no end");
+    assert_eq!(outcome(end.kind()), Outcome::Reset, "{:?}", began.elapsed());
+    world.near.take().expect("it ran").wait().expect("it ends");
+}
+
+#[test]
+fn an_open_connection_is_reset_when_the_gateway_hangs() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let mut open = world.open();
+    signal(&world.near, Signal::STOP);
+    let end = open.read(&mut [0]).expect_err("no end");
+    assert_eq!(outcome(end.kind()), Outcome::Reset);
+    world.near.take().expect("it ran").wait().expect("it ends");
+}
+
+#[test]
+fn open_connections_outlive_sigterm_for_the_drain_time_out() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let mut open = world.open();
+    signal(&world.near, Signal::TERM);
+    // Longer than a gateway may hang.
+    sleep(Duration::from_secs(4));
+    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    assert_eq!(world.connect(), Outcome::Direct);
+    drop(open);
+    let ended = world.near.take().expect("it ran").wait().expect("it ends");
+    assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn connections_go_direct_while_the_far_end_drains() {
+    let Some(world) = World::new() else {
+        return;
+    };
+    let mut open = world.open();
+    signal(&world.far, Signal::TERM);
+    world.wait_for(Outcome::Direct);
+    all_direct_after(&world, Duration::from_millis(600));
+    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+}
+
+#[test]
+fn a_flood_of_connections_is_not_taken_for_a_gateway_that_hangs() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                within(&world.site, || {
+                    while !has_ended.load(Ordering::Relaxed) {
+                        let _ = TcpStream::connect("127.0.0.1:15001");
+                    }
+                });
+            });
+        }
+        sleep(Duration::from_secs(5));
+        has_ended.store(true, Ordering::Relaxed);
+    });
+    let near = world.near.as_mut().expect("it runs");
+    assert!(near.try_wait().expect("a child").is_none(), "it was killed");
+    world.wait_for(Outcome::Carried);
+}

@@ -1,0 +1,324 @@
+//! Network namespaces of a site and a service, with a pair and an origin.
+
+use std::{
+    fs::File,
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    thread::{self, sleep},
+    time::Duration,
+};
+
+use nix::sched::{CloneFlags, setns};
+use rustix::process::geteuid;
+use socket2::{Domain, Socket, Type};
+use tempfile::TempDir;
+
+use crate::common::{
+    command::{keygen, program_in},
+    eventually,
+    programs::are_installed,
+};
+
+/// A user that nothing else runs as here.
+pub(crate) const USER: &str = "64999";
+
+pub(crate) const SITE: &str = "10.77.0.1";
+const SERVICE: &str = "10.77.0.2";
+pub(crate) const ORIGIN: &str = "10.77.0.2:8080";
+
+/// Nothing may take longer: it hangs.
+pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(5);
+
+/// The namespaces of a site and a service, with their programs.
+pub(crate) struct World {
+    pub(crate) site: String,
+    pub(crate) service: String,
+    folder: TempDir,
+    pub(crate) far: Option<Child>,
+    pub(crate) near: Option<Child>,
+    crowds: AtomicU32,
+}
+
+/// What became of a connection to the origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Direct,
+    Carried,
+    Refused,
+    Reset,
+    Hung,
+}
+
+impl World {
+    /// None where the tests cannot run.
+    pub(crate) fn new() -> Option<World> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        if !geteuid().is_root() {
+            println!("skipped: only root can make these networks");
+            return None;
+        }
+        if !are_installed(&["ip", "nft", "setpriv"]) {
+            return None;
+        }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end: &str| format!("refrain-test-{}-{number}-{end}", std::process::id());
+        let mut world = World {
+            site: name("site"),
+            service: name("service"),
+            folder: tempfile::tempdir().expect("a folder"),
+            far: None,
+            near: None,
+            crowds: AtomicU32::new(1),
+        };
+        let (site, service) = (&world.site, &world.service);
+        for namespace in [site, service] {
+            ok(Command::new("ip").args(["netns", "add", namespace]));
+            ok(Command::new("ip").args(["-n", namespace, "link", "set", "lo", "up"]));
+        }
+        ok(Command::new("ip")
+            .args(["-n", site, "link", "add", "wan", "type", "veth"])
+            .args(["peer", "name", "wan", "netns", service]));
+        for (namespace, address) in [(site, SITE), (service, SERVICE)] {
+            let network = format!("{address}/16");
+            ok(Command::new("ip")
+                .args(["-n", namespace, "address", "add", &network, "dev", "wan"]));
+            ok(Command::new("ip").args(["-n", namespace, "link", "set", "wan", "up"]));
+        }
+        world.serve_origin();
+        world.configure();
+        world.start_far();
+        world.start_near();
+        Some(world)
+    }
+
+    fn serve_origin(&self) {
+        let listener = within(&self.service, || {
+            TcpListener::bind(ORIGIN).expect("a listener")
+        });
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                thread::spawn(move || answer(client));
+            }
+        });
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn configure(&self) {
+        let near_key = keygen(Path::new(&self.path("near.key")));
+        let far_key = keygen(Path::new(&self.path("far.key")));
+        let far = format!(
+            "key = \"{}\"\npeer_key = \"{near_key}\"\nlisten = \"{SERVICE}\"\nallow = \"*:*\"\n",
+            self.path("far.key")
+        );
+        let near = format!(
+            "key = \"{}\"\npeer_key = \"{far_key}\"\npeer = \"{SERVICE}\"\ntransparent = \"15001\"\n\
+             dead_after = \"1s\"\nintercept = [\"dst=10.77.0.0/16 port=8080-8099\"]\n",
+            self.path("near.key")
+        );
+        std::fs::write(self.path("far.toml"), far).expect("a file");
+        std::fs::write(self.path("near.toml"), near).expect("a file");
+        ok(Command::new("chown")
+            .args(["-R", USER])
+            .arg(self.folder.path()));
+        program_in(self.folder.path());
+    }
+
+    fn gateway(&self, namespace: &str, role: &str) -> Child {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.path(&format!("{role}.log")));
+        Command::new("ip")
+            .args([
+                "netns", "exec", namespace, "setpriv", "--reuid", USER, "--regid", USER,
+            ])
+            .args(["--clear-groups", &self.path("program"), role, "--config"])
+            .arg(self.path(&format!("{role}.toml")))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .stdin(Stdio::null())
+            .stderr(log.expect("a log"))
+            .spawn()
+            .expect("it starts")
+    }
+
+    pub(crate) fn start_far(&mut self) {
+        self.far = Some(self.gateway(&self.service, "far"));
+    }
+
+    pub(crate) fn start_near(&mut self) {
+        self.near = Some(self.gateway(&self.site, "near"));
+    }
+
+    /// `refrain` as root, in the namespace of the site.
+    pub(crate) fn refrain(&self, arguments: &[&str]) -> Output {
+        Command::new("ip")
+            .args(["netns", "exec", &self.site, env!("CARGO_BIN_EXE_refrain")])
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .output()
+            .expect("it runs")
+    }
+
+    #[track_caller]
+    pub(crate) fn refrain_ok(&self, arguments: &[&str]) -> String {
+        let output = self.refrain(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {error}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    pub(crate) fn intercept(&self) {
+        let config = self.path("near.toml");
+        self.refrain_ok(&["intercept", "on", "--config", &config, "--user", USER]);
+    }
+
+    pub(crate) fn ruleset(&self) -> String {
+        let listed = within(&self.site, || {
+            Command::new("nft")
+                .args(["list", "ruleset"])
+                .output()
+                .expect("it runs")
+        });
+        String::from_utf8_lossy(&listed.stdout).into_owned()
+    }
+
+    /// Connects to the origin from the site.
+    pub(crate) fn connect(&self) -> Outcome {
+        within(&self.site, || connect(SITE))
+    }
+
+    /// Intercepts, and opens a connection that is carried.
+    #[track_caller]
+    pub(crate) fn open(&self) -> TcpStream {
+        self.intercept();
+        self.wait_for(Outcome::Carried);
+        let mut open = within(&self.site, || TcpStream::connect(ORIGIN)).expect("a connection");
+        assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+        open
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for(&self, outcome: Outcome) {
+        eventually(&format!("a connection that is {outcome:?}"), || {
+            (self.connect() == outcome).then_some(())
+        });
+    }
+
+    /// Connects again and again in four threads while `action` runs, and for a second after it.
+    pub(crate) fn meanwhile(&self, action: impl FnOnce()) -> Vec<Outcome> {
+        let own = self.crowds.fetch_add(1, Ordering::Relaxed);
+        let own = format!("10.77.1.{own}");
+        let address = format!("{own}/16");
+        ok(Command::new("ip").args(["-n", &self.site, "address", "add", &address, "dev", "wan"]));
+        let has_ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        within(&self.site, || {
+                            let mut outcomes = Vec::new();
+                            while !has_ended.load(Ordering::Relaxed) {
+                                outcomes.push(connect(&own));
+                            }
+                            outcomes
+                        })
+                    })
+                })
+                .collect();
+            action();
+            sleep(Duration::from_secs(1));
+            has_ended.store(true, Ordering::Relaxed);
+            let outcomes = threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("no panic"));
+            outcomes.collect()
+        })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for child in [&mut self.near, &mut self.far].into_iter().flatten() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for namespace in [&self.site, &self.service] {
+            let _ = Command::new("ip")
+                .args(["netns", "delete", namespace])
+                .status();
+        }
+        if thread::panicking() {
+            for end in ["near", "far"] {
+                let log = std::fs::read_to_string(self.path(&format!("{end}.log")));
+                println!("{end}:\n{}", log.unwrap_or_default());
+            }
+        }
+    }
+}
+
+#[track_caller]
+pub(crate) fn ok(command: &mut Command) {
+    let output = command.output().expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+}
+
+/// Does something in a thread of its own in a network namespace.
+pub(crate) fn within<R: Send>(namespace: &str, action: impl FnOnce() -> R + Send) -> R {
+    let enter = || {
+        let file = File::open(Path::new("/run/netns").join(namespace)).expect("a namespace");
+        setns(file, CloneFlags::CLONE_NEWNET).expect("root may");
+        action()
+    };
+    thread::scope(|scope| scope.spawn(enter).join().expect("no panic"))
+}
+
+fn answer(mut client: TcpStream) {
+    let Ok(from) = client.peer_addr() else { return };
+    let mut request = [0; 4];
+    while client.read_exact(&mut request).is_ok() {
+        let _ = client.write_all(format!("{:<15}", from.ip()).as_bytes());
+    }
+}
+
+/// Connects to the origin from this address.
+fn connect(from: &str) -> Outcome {
+    let own = SocketAddr::new(from.parse().expect("an address"), 0);
+    let origin: SocketAddr = ORIGIN.parse().expect("an address");
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&own.into()).expect("an own address");
+    match socket.connect_timeout(&origin.into(), HANGS_AFTER) {
+        Ok(()) => ask(&mut socket.into(), from),
+        Err(error) => outcome(error.kind()),
+    }
+}
+
+/// Asks the origin for the address that it sees.
+pub(crate) fn ask(stream: &mut TcpStream, own: &str) -> Outcome {
+    stream.set_read_timeout(Some(HANGS_AFTER)).expect("a limit");
+    let mut seen = [0; 15];
+    let asked = stream
+        .write_all(b"who?")
+        .and_then(|()| stream.read_exact(&mut seen));
+    match asked {
+        Ok(()) if String::from_utf8_lossy(&seen).trim() == own => Outcome::Direct,
+        Ok(()) => Outcome::Carried,
+        Err(error) => outcome(error.kind()),
+    }
+}
+
+pub(crate) fn outcome(error: ErrorKind) -> Outcome {
+    match error {
+        ErrorKind::ConnectionRefused => Outcome::Refused,
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Outcome::Hung,
+        _ => Outcome::Reset,
+    }
+}
