@@ -1,5 +1,8 @@
 //! `refrain intercept`: loads and removes the firewall's rules that redirect connections to a near end.
 
+mod control_groups;
+mod keep;
+
 use std::{
     collections::BTreeMap,
     io::{self, Write},
@@ -10,10 +13,11 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use clap::Subcommand;
+use control_groups::ControlGroups;
 use nix::unistd::{Uid, User};
 use refrain_gateway::intercept::{
     rule::InterceptRule,
-    table::{COMMENT, Gateway, TABLE, script},
+    table::{COMMENT, Gateway, TABLE},
 };
 use serde_json::Value;
 
@@ -60,6 +64,12 @@ struct OnArguments {
     /// The near end runs as this user [default: refrain]
     #[arg(long, value_name = "NAME|NUMBER")]
     user: Option<String>,
+    /// Stay, keep the rules loaded, and remove them at the end
+    ///
+    /// Rules are loaded again if another program removed them, if a control group was made or made again, and after
+    /// SIGHUP, which reads the file again.
+    #[arg(long, conflicts_with = "dry_run")]
+    keep: bool,
     /// Print the script for `nft -f`, and load nothing
     #[arg(long)]
     dry_run: bool,
@@ -67,6 +77,7 @@ struct OnArguments {
 
 pub(crate) fn run(arguments: &InterceptArguments) -> anyhow::Result<()> {
     match &arguments.command {
+        Command::On(on) if on.keep => keep::run(on),
         Command::On(on) => load(on),
         Command::Off => match table()? {
             Some(_) => remove(),
@@ -81,20 +92,30 @@ pub(crate) fn run(arguments: &InterceptArguments) -> anyhow::Result<()> {
 
 fn load(arguments: &OnArguments) -> anyhow::Result<()> {
     let (rules, gateway) = rules(arguments)?;
-    let script = script(&rules, &gateway);
-    if arguments.dry_run {
-        io::stdout().write_all(script.as_bytes())?;
-        return Ok(());
+    let control_groups = ControlGroups::of(&rules)?;
+    if let Some(missing) = control_groups.missing() {
+        bail!(
+            "the control group \"{missing}\" does not exist: start its service, or use --keep, which waits for it"
+        );
     }
+    let script = control_groups.script(&rules, &gateway);
+    match arguments.dry_run {
+        true => Ok(io::stdout().write_all(script.as_bytes())?),
+        false => replace(&rules, &script),
+    }
+}
+
+/// Loads this script in place of what is loaded.
+fn replace(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
     let is_loaded = table()?.is_some();
     // A rule that cannot be loaded leaves the loaded ones.
-    nft(&["--check", "-f", "-"], &script).with_context(|| refused(&rules))?;
+    nft(&["--check", "-f", "-"], script).with_context(|| refused(rules))?;
     let mut replacement = String::new();
     if is_loaded {
         close_gate();
         replacement = format!("delete table {TABLE}\n");
     }
-    nft(&["-f", "-"], &(replacement + &script)).context("cannot load the rules")?;
+    nft(&["-f", "-"], &(replacement + script)).context("cannot load the rules")?;
     Ok(())
 }
 
@@ -166,7 +187,7 @@ fn table() -> anyhow::Result<Option<Value>> {
 fn refused(rules: &[InterceptRule]) -> String {
     let rules = rules.iter().map(|rule| format!("\n  {rule}"));
     format!(
-        "cannot load one of these rules (an unknown user or group, or a cgroup that is gone?):{}",
+        "cannot load one of these rules (an unknown user or group?):{}",
         rules.collect::<String>()
     )
 }

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::world::{Outcome, SITE, World, ask, outcome, within};
 
-fn signal(child: &Option<Child>, signal: Signal) {
+pub(crate) fn signal(child: &Option<Child>, signal: Signal) {
     let child = child.as_ref().expect("it runs");
     kill_process(Pid::from_raw(child.id() as i32).expect("a process"), signal).expect("it runs");
 }

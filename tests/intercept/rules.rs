@@ -3,10 +3,20 @@
 use std::{
     io::ErrorKind,
     net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
     process::Command,
 };
 
-use crate::world::{HANGS_AFTER, USER, World, ok, within};
+use rustix::process::Signal;
+
+use crate::{
+    common::eventually,
+    failing::signal,
+    world::{
+        BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SITE_6, USER, World, ask, connect, ok,
+        within,
+    },
+};
 
 #[test]
 fn rules_and_tables_of_others_are_left_alone() {
@@ -86,4 +96,246 @@ fn rules_reject_and_reload_without_harm_to_others() {
             .arg(world.path("saved.nft")));
     });
     world.refrain_ok(&["intercept", "off"]);
+}
+
+#[test]
+fn connections_of_both_families_are_carried() {
+    let Some(world) = World::new() else { return };
+    assert_eq!(
+        within(&world.site, || connect(SITE_6, ORIGIN_6)),
+        Outcome::Direct
+    );
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    assert_eq!(
+        within(&world.site, || connect(SITE_6, ORIGIN_6)),
+        Outcome::Carried
+    );
+    world.refrain_ok(&["bypass", "on"]);
+    world.wait_for(Outcome::Direct);
+    assert_eq!(
+        within(&world.site, || connect(SITE_6, ORIGIN_6)),
+        Outcome::Direct
+    );
+}
+
+#[test]
+fn connections_of_machines_behind_a_router_are_carried() {
+    let Some(mut world) = World::router() else {
+        return;
+    };
+    let [address, address_6] = BEHIND;
+    let both = |world: &World| {
+        within(&world.behind, || {
+            [connect(address, ORIGIN), connect(address_6, ORIGIN_6)]
+        })
+    };
+    assert_eq!(both(&world), [Outcome::Direct; 2]);
+    world.intercept();
+    eventually("a connection of each family that is carried", || {
+        (both(&world) == [Outcome::Carried; 2]).then_some(())
+    });
+    // Programs of the router itself are none of the rule's.
+    assert_eq!(world.connect(), Outcome::Direct);
+    // Others may not use the near end, and reach nothing.
+    let others = within(&world.service, || {
+        let near: SocketAddr = "10.77.0.1:15001".parse().expect("an address");
+        let mut stream = TcpStream::connect(near).expect("it listens");
+        ask(&mut stream, "")
+    });
+    assert_eq!(others, Outcome::Reset);
+    signal(&world.near, Signal::KILL);
+    world.near.take().expect("it ran").wait().expect("it ends");
+    eventually("connections that go direct", || {
+        (both(&world) == [Outcome::Direct; 2]).then_some(())
+    });
+}
+
+#[test]
+fn rules_that_reset_are_never_direct() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let config = world.path("near.toml");
+    let rule = "dst=10.77.0.0/16 port=8080 on_failure=reset";
+    world.refrain_ok(&[
+        "intercept",
+        "on",
+        "--config",
+        &config,
+        "--user",
+        USER,
+        "--rule",
+        rule,
+    ]);
+    world.wait_for(Outcome::Carried);
+    signal(&world.near, Signal::KILL);
+    world.near.take().expect("it ran").wait().expect("it ends");
+    let outcomes = world.meanwhile(|| {});
+    assert!(!outcomes.is_empty());
+    let is_reset = |outcome: &Outcome| matches!(outcome, Outcome::Refused | Outcome::Reset);
+    assert!(outcomes.iter().all(is_reset), "{outcomes:?}");
+    world.start_near();
+    world.wait_for(Outcome::Carried);
+}
+
+#[test]
+fn rules_tell_programs_apart_by_user_group_and_control_group() {
+    let Some(world) = World::new() else { return };
+    let config = world.path("near.toml");
+    let on = ["intercept", "on", "--config", &config, "--user", USER];
+    let (user, other) = ("64001", "64002");
+    let of = |user: &str, group: &str| {
+        world.program(&[
+            "setpriv",
+            "--reuid",
+            user,
+            "--regid",
+            group,
+            "--clear-groups",
+        ])
+    };
+    // In front of the file's rule, so that all that is not direct is carried.
+    let cases = [
+        (
+            format!("uid={user} action=direct"),
+            (user, other),
+            (other, user),
+        ),
+        (
+            format!("gid={user} action=direct"),
+            (other, user),
+            (user, other),
+        ),
+    ];
+    for (rule, direct, carried) in cases {
+        world.refrain_ok(&[&on[..], &["--rule", &rule]].concat());
+        world.wait_for(Outcome::Carried);
+        assert_eq!(of(direct.0, direct.1), Outcome::Direct, "{rule}");
+        assert_eq!(of(carried.0, carried.1), Outcome::Carried, "{rule}");
+    }
+    let Some(group) = ControlGroup::new("rules") else {
+        return;
+    };
+    let rule = format!("cgroup={} action=direct", group.name);
+    world.refrain_ok(&[&on[..], &["--rule", &rule]].concat());
+    world.wait_for(Outcome::Carried);
+    assert_eq!(group.program(&world), Outcome::Direct, "{rule}");
+    // It is another one now, and the rule is about the former.
+    group.make_again();
+    assert_eq!(group.program(&world), Outcome::Carried, "{rule}");
+    drop(group);
+    let output = world.refrain(&[&on[..], &["--rule", &rule]].concat());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains("does not exist: start its service"),
+        "{error}"
+    );
+}
+
+/// A control group of the test.
+struct ControlGroup {
+    folder: PathBuf,
+    name: String,
+}
+
+impl ControlGroup {
+    /// None where there is no version 2 that can be written.
+    fn new(name: &str) -> Option<ControlGroup> {
+        let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
+        let mount = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let (_, folder, kind) = (words.next()?, words.next()?, words.next()?);
+            (kind == "cgroup2").then(|| folder.to_owned())
+        })?;
+        let name = format!("refrain-test-{}-{name}", std::process::id());
+        let folder = Path::new(&mount).join(&name);
+        if let Err(error) = std::fs::create_dir(&folder) {
+            println!("skipped: cannot make a control group in {mount}: {error}");
+            return None;
+        }
+        Some(ControlGroup { folder, name })
+    }
+
+    /// Another group of the same name, as after a restart of a service.
+    fn make_again(&self) {
+        // Its last process may still be ending.
+        eventually("the group to be empty", || {
+            std::fs::remove_dir(&self.folder).ok()
+        });
+        std::fs::create_dir(&self.folder).expect("it was made before");
+    }
+
+    /// A program in the group connects.
+    fn program(&self, world: &World) -> Outcome {
+        let enter = format!(
+            "echo $$ > {}/cgroup.procs && exec \"$@\"",
+            self.folder.display()
+        );
+        world.program(&["sh", "-c", &enter, "sh"])
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.folder);
+    }
+}
+
+#[test]
+fn rules_that_are_kept_follow_control_groups_and_come_back() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let before = world.ruleset();
+    let config = world.path("near.toml");
+    let arguments = [
+        "intercept",
+        "on",
+        "--config",
+        &config,
+        "--user",
+        USER,
+        "--keep",
+    ];
+    let group = ControlGroup::new("kept");
+    let rule = group
+        .as_ref()
+        .map(|group| format!("cgroup={} action=direct", group.name));
+    let mut command = world.command(&arguments);
+    if let (Some(group), Some(rule)) = (&group, &rule) {
+        std::fs::remove_dir(&group.folder).expect("it is empty");
+        command.args(["--rule", rule]);
+    }
+    world.kept = Some(command.spawn().expect("it runs"));
+    world.wait_for(Outcome::Carried);
+    if let Some(group) = &group {
+        std::fs::create_dir(&group.folder).expect("it was made before");
+        for _ in 0..2 {
+            eventually("a rule that follows the group", || {
+                (group.program(&world) == Outcome::Direct).then_some(())
+            });
+            world.wait_for(Outcome::Carried);
+            group.make_again();
+        }
+    }
+    within(&world.site, || {
+        ok(Command::new("nft").args(["flush", "ruleset"]))
+    });
+    world.wait_for(Outcome::Carried);
+
+    // SIGHUP reads the file again.
+    let text = std::fs::read_to_string(&config).expect("a file");
+    let wrong = text.replace("port=8080-8099", "port=none");
+    let other = text.replace("port=8080-8099", "port=8090");
+    for (text, outcome) in [(wrong, Outcome::Carried), (other, Outcome::Direct)] {
+        std::fs::write(&config, text).expect("a file");
+        signal(&world.kept, Signal::HUP);
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        assert_eq!(world.connect(), outcome);
+    }
+    signal(&world.kept, Signal::TERM);
+    let ended = world.kept.take().expect("it ran").wait().expect("it ends");
+    assert!(ended.success());
+    assert_eq!(world.ruleset(), before);
 }

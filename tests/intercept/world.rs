@@ -29,6 +29,18 @@ pub(crate) const SITE: &str = "10.77.0.1";
 const SERVICE: &str = "10.77.0.2";
 pub(crate) const ORIGIN: &str = "10.77.0.2:8080";
 
+/// The same in the other family.
+pub(crate) const SITE_6: &str = "fd77::1";
+const SERVICE_6: &str = "fd77::2";
+pub(crate) const ORIGIN_6: &str = "[fd77::2]:8080";
+
+/// A machine behind the site, and the site's address there, in both families.
+pub(crate) const BEHIND: [&str; 2] = ["10.88.0.2", "fd88::2"];
+const ROUTER: [&str; 2] = ["10.88.0.1", "fd88::1"];
+
+/// Bytes of an answer: an address, padded.
+const ANSWER_BYTES: usize = 40;
+
 /// Nothing may take longer: it hangs.
 pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(5);
 
@@ -36,9 +48,13 @@ pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(5);
 pub(crate) struct World {
     pub(crate) site: String,
     pub(crate) service: String,
+    /// Of a machine behind the site, of a router's world.
+    pub(crate) behind: String,
     folder: TempDir,
     pub(crate) far: Option<Child>,
     pub(crate) near: Option<Child>,
+    /// `refrain intercept on --keep`.
+    pub(crate) kept: Option<Child>,
     crowds: AtomicU32,
 }
 
@@ -53,14 +69,50 @@ pub(crate) enum Outcome {
 }
 
 impl World {
-    /// None where the tests cannot run.
+    /// A site whose own programs are intercepted. None where the tests cannot run.
     pub(crate) fn new() -> Option<World> {
+        World::with(
+            "transparent = \"15001\"\nintercept = [\"dst=10.77.0.0/16,fd77::/64 port=8080-8099\"]\n",
+        )
+    }
+
+    /// A site that is a router, whose machine behind is intercepted.
+    pub(crate) fn router() -> Option<World> {
+        let world = World::with(
+            "transparent = \"*:15001\"\nclients = [\"10.88.0.0/16\", \"fd88::/64\"]\nintercept = [\"in=lan port=8080-8099\"]\n",
+        )?;
+        let (site, behind) = (&world.site, &world.behind);
+        make(behind);
+        join((site, "lan", ROUTER), (behind, "lan", BEHIND));
+        for (namespace, gateways, families) in [
+            (behind, ROUTER, [["-4", "default"], ["-6", "default"]]),
+            (
+                &world.service,
+                [SITE, SITE_6],
+                [["-4", "10.88.0.0/16"], ["-6", "fd88::/64"]],
+            ),
+        ] {
+            for ([family, to], gateway) in families.into_iter().zip(gateways) {
+                ok(Command::new("ip")
+                    .args([family, "-n", namespace, "route", "add", to, "via", gateway]));
+            }
+        }
+        within(site, || {
+            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                std::fs::write(format!("/proc/sys/net/{setting}"), "1").expect("root may");
+            }
+        });
+        Some(world)
+    }
+
+    /// The near end's file has these lines beside its keys.
+    fn with(near_lines: &str) -> Option<World> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if !geteuid().is_root() {
             println!("skipped: only root can make these networks");
             return None;
         }
-        if !are_installed(&["ip", "nft", "setpriv"]) {
+        if !are_installed(&["ip", "nft", "setpriv", "nsenter"]) {
             return None;
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -68,48 +120,44 @@ impl World {
         let mut world = World {
             site: name("site"),
             service: name("service"),
+            behind: name("behind"),
             folder: tempfile::tempdir().expect("a folder"),
             far: None,
             near: None,
+            kept: None,
             crowds: AtomicU32::new(1),
         };
         let (site, service) = (&world.site, &world.service);
-        for namespace in [site, service] {
-            ok(Command::new("ip").args(["netns", "add", namespace]));
-            ok(Command::new("ip").args(["-n", namespace, "link", "set", "lo", "up"]));
-        }
-        ok(Command::new("ip")
-            .args(["-n", site, "link", "add", "wan", "type", "veth"])
-            .args(["peer", "name", "wan", "netns", service]));
-        for (namespace, address) in [(site, SITE), (service, SERVICE)] {
-            let network = format!("{address}/16");
-            ok(Command::new("ip")
-                .args(["-n", namespace, "address", "add", &network, "dev", "wan"]));
-            ok(Command::new("ip").args(["-n", namespace, "link", "set", "wan", "up"]));
-        }
+        make(site);
+        make(service);
+        join(
+            (site, "wan", [SITE, SITE_6]),
+            (service, "wan", [SERVICE, SERVICE_6]),
+        );
         world.serve_origin();
-        world.configure();
+        world.configure(near_lines);
         world.start_far();
         world.start_near();
         Some(world)
     }
 
     fn serve_origin(&self) {
-        let listener = within(&self.service, || {
-            TcpListener::bind(ORIGIN).expect("a listener")
-        });
-        thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                thread::spawn(move || answer(client));
-            }
-        });
+        for origin in [ORIGIN, ORIGIN_6] {
+            let listener = within(&self.service, || TcpListener::bind(origin));
+            let listener = listener.expect("a listener");
+            thread::spawn(move || {
+                for client in listener.incoming().flatten() {
+                    thread::spawn(move || answer(client));
+                }
+            });
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 
-    fn configure(&self) {
+    fn configure(&self, near_lines: &str) {
         let near_key = keygen(Path::new(&self.path("near.key")));
         let far_key = keygen(Path::new(&self.path("far.key")));
         let far = format!(
@@ -117,8 +165,8 @@ impl World {
             self.path("far.key")
         );
         let near = format!(
-            "key = \"{}\"\npeer_key = \"{far_key}\"\npeer = \"{SERVICE}\"\ntransparent = \"15001\"\n\
-             dead_after = \"1s\"\nintercept = [\"dst=10.77.0.0/16 port=8080-8099\"]\n",
+            "key = \"{}\"\npeer_key = \"{far_key}\"\npeer = \"{SERVICE}\"\n\
+             dead_after = \"1s\"\n{near_lines}",
             self.path("near.key")
         );
         std::fs::write(self.path("far.toml"), far).expect("a file");
@@ -157,11 +205,19 @@ impl World {
         self.near = Some(self.gateway(&self.site, "near"));
     }
 
+    /// The same, not yet started. It sees the control groups, which `ip netns exec` would hide.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net=/run/netns/{}", self.site))
+            .arg(env!("CARGO_BIN_EXE_refrain"))
+            .args(arguments);
+        command
+    }
+
     /// `refrain` as root, in the namespace of the site.
     pub(crate) fn refrain(&self, arguments: &[&str]) -> Output {
-        Command::new("ip")
-            .args(["netns", "exec", &self.site, env!("CARGO_BIN_EXE_refrain")])
-            .args(arguments)
+        self.command(arguments)
             .env("XDG_RUNTIME_DIR", self.folder.path())
             .output()
             .expect("it runs")
@@ -192,7 +248,27 @@ impl World {
 
     /// Connects to the origin from the site.
     pub(crate) fn connect(&self) -> Outcome {
-        within(&self.site, || connect(SITE))
+        within(&self.site, || connect(SITE, ORIGIN))
+    }
+
+    /// Connects to the origin from a program of the site, which this command starts.
+    pub(crate) fn program(&self, starter: &[&str]) -> Outcome {
+        let (host, port) = ORIGIN.split_once(':').expect("a port");
+        let ask = format!(
+            "exec 3<>/dev/tcp/{host}/{port} && printf who? >&3 && head -c {ANSWER_BYTES} <&3"
+        );
+        let output = Command::new("nsenter")
+            .arg(format!("--net=/run/netns/{}", self.site))
+            .args(starter)
+            .args(["bash", "-c", &ask])
+            .output()
+            .expect("it runs");
+        let seen = String::from_utf8_lossy(&output.stdout);
+        match seen.trim() {
+            SITE => Outcome::Direct,
+            SERVICE => Outcome::Carried,
+            _ => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+        }
     }
 
     /// Intercepts, and opens a connection that is carried.
@@ -226,7 +302,7 @@ impl World {
                         within(&self.site, || {
                             let mut outcomes = Vec::new();
                             while !has_ended.load(Ordering::Relaxed) {
-                                outcomes.push(connect(&own));
+                                outcomes.push(connect(&own, ORIGIN));
                             }
                             outcomes
                         })
@@ -246,13 +322,17 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for child in [&mut self.near, &mut self.far].into_iter().flatten() {
+        for child in [&mut self.kept, &mut self.near, &mut self.far]
+            .into_iter()
+            .flatten()
+        {
             let _ = child.kill();
             let _ = child.wait();
         }
-        for namespace in [&self.site, &self.service] {
+        for namespace in [&self.site, &self.service, &self.behind] {
             let _ = Command::new("ip")
                 .args(["netns", "delete", namespace])
+                .stderr(Stdio::null())
                 .status();
         }
         if thread::panicking() {
@@ -261,6 +341,30 @@ impl Drop for World {
                 println!("{end}:\n{}", log.unwrap_or_default());
             }
         }
+    }
+}
+
+/// Makes a namespace.
+fn make(namespace: &str) {
+    ok(Command::new("ip").args(["netns", "add", namespace]));
+    ok(Command::new("ip").args(["-n", namespace, "link", "set", "lo", "up"]));
+}
+
+/// Joins two namespaces by interfaces with these names and addresses of both families.
+fn join(one: (&str, &str, [&str; 2]), other: (&str, &str, [&str; 2])) {
+    ok(Command::new("ip")
+        .args(["-n", one.0, "link", "add", one.1, "type", "veth"])
+        .args(["peer", "name", other.1, "netns", other.0]));
+    for (namespace, interface, [address, address_6]) in [one, other] {
+        let add = ["-n", namespace, "address", "add"];
+        let (network, network_6) = (format!("{address}/16"), format!("{address_6}/64"));
+        ok(Command::new("ip")
+            .args(add)
+            .args([&network, "dev", interface]));
+        ok(Command::new("ip")
+            .args(add)
+            .args([&network_6, "dev", interface, "nodad"]));
+        ok(Command::new("ip").args(["-n", namespace, "link", "set", interface, "up"]));
     }
 }
 
@@ -285,15 +389,15 @@ fn answer(mut client: TcpStream) {
     let Ok(from) = client.peer_addr() else { return };
     let mut request = [0; 4];
     while client.read_exact(&mut request).is_ok() {
-        let _ = client.write_all(format!("{:<15}", from.ip()).as_bytes());
+        let _ = client.write_all(format!("{:<ANSWER_BYTES$}", from.ip().to_string()).as_bytes());
     }
 }
 
-/// Connects to the origin from this address.
-fn connect(from: &str) -> Outcome {
+/// Connects to an origin from this address.
+pub(crate) fn connect(from: &str, origin: &str) -> Outcome {
     let own = SocketAddr::new(from.parse().expect("an address"), 0);
-    let origin: SocketAddr = ORIGIN.parse().expect("an address");
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let origin: SocketAddr = origin.parse().expect("an address");
+    let socket = Socket::new(Domain::for_address(origin), Type::STREAM, None).expect("a socket");
     socket.bind(&own.into()).expect("an own address");
     match socket.connect_timeout(&origin.into(), HANGS_AFTER) {
         Ok(()) => ask(&mut socket.into(), from),
@@ -304,7 +408,7 @@ fn connect(from: &str) -> Outcome {
 /// Asks the origin for the address that it sees.
 pub(crate) fn ask(stream: &mut TcpStream, own: &str) -> Outcome {
     stream.set_read_timeout(Some(HANGS_AFTER)).expect("a limit");
-    let mut seen = [0; 15];
+    let mut seen = [0; ANSWER_BYTES];
     let asked = stream
         .write_all(b"who?")
         .and_then(|()| stream.read_exact(&mut seen));

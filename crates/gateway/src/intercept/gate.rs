@@ -155,8 +155,12 @@ async fn probe(gate: &Gate, listener: SocketAddr) -> io::Result<()> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into())?;
     *gate.probe.lock().expect("held for a moment") = Some(socket.local_addr()?);
-    let mut stream = socket.connect(listener).await?;
-    match stream.read(&mut [0]).await {
+    let ended = match socket.connect(listener).await {
+        Ok(mut stream) => stream.read(&mut [0]).await,
+        // Its end may come before its beginning is noticed.
+        Err(error) => Err(error),
+    };
+    match ended {
         Ok(0) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
         Ok(_) => Err(io::ErrorKind::InvalidData.into()),

@@ -99,6 +99,11 @@ pub enum InterceptRuleError {
 }
 
 impl InterceptRule {
+    /// The control groups that it names.
+    pub fn control_groups(&self) -> &[String] {
+        &self.cgroups
+    }
+
     /// Whether it is about forwarded connections.
     pub(crate) fn is_forwarded(&self) -> bool {
         !self.interfaces.is_empty()

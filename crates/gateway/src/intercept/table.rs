@@ -35,8 +35,16 @@ pub struct Gateway {
     pub user: u32,
 }
 
-/// The script that makes the table of these rules.
-pub fn script(rules: &[InterceptRule], gateway: &Gateway) -> String {
+/// How the firewall names the control group that a rule names: how many parts of the path count, and the path from
+/// where it looks. None if the group is not there.
+pub type ControlGroups<'a> = dyn Fn(&str) -> Option<(usize, String)> + 'a;
+
+/// The script that makes the table of these rules. What a rule says of control groups that are not there is left out.
+pub fn script(
+    rules: &[InterceptRule],
+    gateway: &Gateway,
+    control_groups: &ControlGroups<'_>,
+) -> String {
     let Gateway { port, user } = gateway;
     let mut text = format!(
         "table {TABLE} {{
@@ -81,7 +89,7 @@ pub fn script(rules: &[InterceptRule], gateway: &Gateway) -> String {
                 Action::Optimize => format!("{gate} counter redirect to :{port}"),
                 Action::Direct | Action::Reject => " counter return".to_owned(),
             };
-            add(&mut text, rule, *number, &verdict);
+            add(&mut text, rule, *number, &verdict, control_groups);
         }
         text += "  }\n";
         let last_refused = own
@@ -106,7 +114,7 @@ pub fn script(rules: &[InterceptRule], gateway: &Gateway) -> String {
                     Action::Reject => " counter reject with tcp reset",
                     Action::Optimize | Action::Direct => " accept",
                 };
-                add(&mut text, rule, *number, verdict);
+                add(&mut text, rule, *number, verdict, control_groups);
             }
             text += "  }\n";
         }
@@ -126,17 +134,23 @@ fn begin(text: &mut String, name: &str, kind: &str, gateway: &Gateway, is_forwar
 }
 
 /// Adds a rule: a line for each family and control group that it has.
-fn add(text: &mut String, rule: &InterceptRule, number: usize, verdict: &str) {
+fn add(
+    text: &mut String,
+    rule: &InterceptRule,
+    number: usize,
+    verdict: &str,
+    control_groups: &ControlGroups<'_>,
+) {
     let families: &[Option<bool>] = match rule.sources.is_empty() && rule.destinations.is_empty() {
         true => &[None],
         false => &[Some(false), Some(true)],
     };
-    let cgroups: Vec<Option<&str>> = match rule.cgroups.is_empty() {
+    let cgroups: Vec<Option<(usize, String)>> = match rule.cgroups.is_empty() {
         true => vec![None],
         false => rule
             .cgroups
             .iter()
-            .map(|path| Some(path.as_str()))
+            .filter_map(|path| control_groups(path).map(Some))
             .collect(),
     };
     for family in families {
@@ -158,8 +172,7 @@ fn add(text: &mut String, rule: &InterceptRule, number: usize, verdict: &str) {
                     line += &format!(" meta {key} {}", set(accounts));
                 }
             }
-            if let Some(path) = cgroup {
-                let level = path.split('/').count();
+            if let Some((level, path)) = cgroup {
                 line += &format!(" socket cgroupv2 level {level} \"{path}\"");
             }
             if let Some(is_ipv6) = family {
