@@ -137,7 +137,8 @@ impl Default for SendCredit {
 }
 
 impl SendCredit {
-    fn outstanding(&self) -> u64 {
+    /// Plain bytes that were written, and that the reader has not taken, as far as it is known.
+    pub(crate) fn outstanding(&self) -> u64 {
         self.written_bytes - self.taken_bytes
     }
 

@@ -16,7 +16,7 @@ use crate::{
     frame::LaneId,
     in_order::InOrder,
     limited::Limits,
-    limits::PENDING_BYTES_MAX,
+    limits::{PENDING_BYTES_MAX, PREDICTED_AHEAD_BYTES_MAX},
     moment::Moment,
     pending::PendingBytes,
     predictions::{receiver::Predictions, sender::Expectations},
@@ -274,6 +274,11 @@ impl Flow {
         let of_window = match self.accepted {
             true => window.allowance(&self.send.credit),
             false => 0,
+        };
+        let of_window = match &self.send.expectations {
+            Some(expectations) if expectations.outstanding() > 0 => of_window
+                .min(PREDICTED_AHEAD_BYTES_MAX.saturating_sub(self.send.credit.outstanding())),
+            _ => of_window,
         };
         let allowance = self.send.credit.floor_left() + of_window;
         let allowance = usize::try_from(allowance).unwrap_or(usize::MAX);

@@ -93,6 +93,34 @@ fn a_receiver_may_offer_so_much_and_no_more() {
 }
 
 #[test]
+fn a_flow_with_offers_stays_behind_them() {
+    // What its reader has not taken, of a flow with so many offers.
+    let ahead = |count: usize| {
+        let mut pair = pair(1);
+        let flow = pair.open("a:1");
+        let offered = offers(flow, 0, None, count);
+        pair.far
+            .receive(pair.now, LANE, &offered)
+            .expect("no fault");
+        let mut ahead = 0;
+        loop {
+            let written = pair.far.write(flow, &[b'.'; 1 << 16]);
+            ahead += written;
+            let sent = transmit(&mut pair.far, pair.now, LANE);
+            pair.near.receive(pair.now, LANE, &sent).expect("no fault");
+            let answer = transmit(&mut pair.near, pair.now, LANE);
+            pair.far.receive(pair.now, LANE, &answer).expect("no fault");
+            if written == 0 && sent.is_empty() {
+                return ahead;
+            }
+        }
+    };
+    let (with, without) = (ahead(100), ahead(0));
+    assert!((15 << 20..17 << 20).contains(&with), "{with}");
+    assert!(without > 20 << 20, "{without}");
+}
+
+#[test]
 fn a_receiver_withdraws_only_what_it_said() {
     let ahead = |flow| vec![offers(flow, 0, None, 10), offers(flow, 11, None, 5)];
     assert!(is_refused(said_to_sender(ahead)));
