@@ -399,7 +399,7 @@ options! {
              counts. Keys: port, dst, src; for programs of this machine uid, gid, cgroup; for forwarded connections \
              in, an interface or *. action is optimize (default), direct or reject. on_failure=reset refuses \
              connections while the gateway does not work. By default they go direct. A change needs \
-             `refrain intercept on` again, and neither SIGHUP nor a restart.").repeats().with_commas().reloads(NEAR);
+             `refrain intercept on` again, or SIGHUP to one that runs with --keep.").repeats().with_commas().reloads(NEAR);
         ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
             "Choose the encodings that `http_proxy` asks origins for. `identity`: plain content, in which the \
              link finds repeats, and which it compresses. Upgrades, requests with `Cache-Control: no-transform` \

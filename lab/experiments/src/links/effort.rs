@@ -53,6 +53,16 @@ pub(super) struct Efforts<const FAST: bool> {
     cases: Vec<Case>,
 }
 
+impl<const FAST: bool> Efforts<FAST> {
+    fn fewest_runs(&self) -> usize {
+        let ways = self
+            .cases
+            .iter()
+            .flat_map(|case| case.auto.iter().chain(&case.fixed));
+        ways.map(|way| way.runs.len()).min().unwrap_or_default()
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Case {
     content: String,
@@ -150,13 +160,17 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
              2 %), the link limits: bytes and seconds are over those of `max`. Otherwise the processor limits:\n\
              seconds are over the fastest effort. *Balance*: CPU time of the far end with that effort, over the\n\
              time that the link bytes take at the link's rate. The model of the effort covers rates from 1 Mbit/s\n\
-             to unlimited, and round trips from 0 to 200 ms: [decision 40](decisions/0040-effort.md) has its cases\n\
-             in virtual time.",
+             to unlimited, and round trips from 0 to 400 ms: [decision 40](decisions/0040-effort.md) has its cases\n\
+             in virtual time. {}",
             if FAST {
                 "`max` and each fixed effort"
             } else {
                 "`max`"
             },
+            match self.fewest_runs() {
+                1 => "Some figures are of a single run.".to_owned(),
+                fewest => format!("Figures are medians of {fewest} runs or more."),
+            }
         )?;
         if FAST {
             writeln!(
