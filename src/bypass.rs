@@ -26,7 +26,10 @@ pub(crate) fn run(arguments: &BypassArguments) -> anyhow::Result<()> {
             let mut found = local::find("--admin SOCKET")?;
             found.retain(|found| found.status.interception.is_some());
             if found.is_empty() {
-                anyhow::bail!("no near end with --transparent runs here: nothing is intercepted");
+                anyhow::bail!(
+                    "found no near end with --transparent: if it runs as another user, run this as that user, or give \
+                     --admin SOCKET"
+                );
             }
             local::only(found)?.place
         }

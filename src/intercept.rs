@@ -19,6 +19,7 @@ use refrain_gateway::intercept::{
     rule::InterceptRule,
     table::{COMMENT, Gateway, TABLE},
 };
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{gateways, system_program, usage::UsageError};
@@ -208,47 +209,93 @@ fn close_gate() {
     sleep(HANDSHAKES);
 }
 
+/// What is loaded, as the firewall has it.
+#[derive(Serialize)]
+struct Loaded {
+    /// Whether connections are redirected.
+    gate: Gate,
+    rules: Vec<LoadedRule>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Gate {
+    Open,
+    Closed,
+}
+
+#[derive(Serialize)]
+struct LoadedRule {
+    number: u64,
+    /// The beginning of a long one.
+    rule: String,
+    connections: u64,
+}
+
+impl Loaded {
+    /// Reads the table as `nft -j` describes it.
+    fn read(table: &Value) -> Loaded {
+        let entries = table["nftables"].as_array().into_iter().flatten();
+        let mut gate = Gate::Closed;
+        let mut rules = BTreeMap::<u64, LoadedRule>::new();
+        for entry in entries {
+            let elements = entry["set"]["elem"].as_array();
+            if entry["set"]["name"] == "alive" && elements.is_some_and(|all| !all.is_empty()) {
+                gate = Gate::Open;
+            }
+            let rule = &entry["rule"];
+            let comment = rule["comment"].as_str().and_then(|text| {
+                let (number, text) = text.strip_prefix("rule ")?.split_once(": ")?;
+                Some((number.parse().ok()?, text))
+            });
+            if let (Some((number, text)), Some(parts)) = (comment, rule["expr"].as_array()) {
+                let counters = parts
+                    .iter()
+                    .filter_map(|part| part["counter"]["packets"].as_u64());
+                let of = rules.entry(number).or_insert_with(|| LoadedRule {
+                    number,
+                    rule: text.to_owned(),
+                    connections: 0,
+                });
+                of.connections += counters.sum::<u64>();
+            }
+        }
+        let rules = rules.into_values().collect();
+        Loaded { gate, rules }
+    }
+}
+
 fn show(json: bool) -> anyhow::Result<()> {
-    let table = table()?;
+    let loaded = table()?.as_ref().map(Loaded::read);
     let mut out = io::stdout().lock();
     if json {
-        return Ok(writeln!(out, "{}", table.unwrap_or(Value::Null))?);
+        return Ok(writeln!(out, "{}", serde_json::to_string(&loaded)?)?);
     }
-    let Some(table) = table else {
+    let Some(Loaded { gate, rules }) = loaded else {
         return Ok(writeln!(
             out,
             "no rules are loaded (`refrain intercept on` loads them)"
         )?);
     };
-    let entries = table["nftables"].as_array().into_iter().flatten();
-    let mut is_open = false;
-    let mut counts = BTreeMap::<u64, u64>::new();
-    for entry in entries {
-        if entry["set"]["name"] == "alive" {
-            is_open = entry["set"]["elem"]
-                .as_array()
-                .is_some_and(|elements| !elements.is_empty());
-        }
-        let rule = &entry["rule"];
-        let number = rule["comment"]
-            .as_str()
-            .and_then(|text| text.strip_prefix("rule "));
-        if let (Some(Ok(number)), Some(parts)) = (number.map(str::parse), rule["expr"].as_array()) {
-            let counters = parts
-                .iter()
-                .filter_map(|part| part["counter"]["packets"].as_u64());
-            *counts.entry(number).or_default() += counters.sum::<u64>();
-        }
-    }
-    let state = match is_open {
-        true => "open: connections are redirected",
-        false => {
+    let state = match gate {
+        Gate::Open => "open: connections are redirected",
+        Gate::Closed => {
             "closed: the near end does not run, has no link, or is bypassed; connections go direct"
         }
     };
     writeln!(out, "gate {state}")?;
-    for (rule, connections) in counts {
-        writeln!(out, "rule {rule}: {connections} connections")?;
+    for LoadedRule {
+        number,
+        rule,
+        connections,
+    } in rules
+    {
+        let unit = if connections == 1 {
+            "connection"
+        } else {
+            "connections"
+        };
+        writeln!(out, "rule {number}: {connections} {unit}, {rule}")?;
     }
     Ok(())
 }

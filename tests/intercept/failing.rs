@@ -50,7 +50,7 @@ fn connections_are_carried_while_the_gateway_works_and_direct_otherwise() {
     );
     let shown = world.refrain_ok(&["intercept", "show"]);
     assert!(
-        shown.contains("gate open") && shown.contains("rule 1: "),
+        shown.contains("gate open") && shown.contains("port=8080-8099"),
         "{shown}"
     );
 

@@ -132,13 +132,19 @@ pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, port: u16)
     loop {
         ticks.tick().await;
         match timeout(PROBE_TIMEOUT, probe(gate, listener)).await {
-            Ok(Ok(())) if takes_flows() => gate.renew(&sockets),
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => {
+                if core::mem::take(&mut is_reported) {
+                    tracing::info!("connections are intercepted again: {listener} answers");
+                }
+                if takes_flows() {
+                    gate.renew(&sockets);
+                }
+            }
             // A lack of descriptors, for example: the process works.
             Ok(Err(error)) => {
                 gate.count_progress();
-                if !is_reported {
-                    is_reported = true;
+                let is_closing = gate.is_closing.load(Ordering::Relaxed);
+                if !core::mem::replace(&mut is_reported, true) && !is_closing {
                     tracing::warn!(
                         "connections are not intercepted: cannot connect to {listener}: {error}"
                     );

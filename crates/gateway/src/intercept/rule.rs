@@ -87,6 +87,14 @@ pub enum InterceptRuleError {
         /// What values of the key look like.
         expected: &'static str,
     },
+    /// A network with bits set behind its prefix: probably not what its author meant.
+    #[error("{key}: \"{value}\" has bits set after its prefix; did you mean {}?", .value.trunc())]
+    HostBits {
+        /// The key.
+        key: &'static str,
+        /// The network.
+        value: IpNet,
+    },
     /// Keys of programs next to one of forwarded connections.
     #[error("{0} is for programs of this machine, and in for forwarded connections: use two rules")]
     Contradiction(&'static str),
@@ -143,10 +151,8 @@ impl FromStr for InterceptRule {
             seen.push(key);
             match key {
                 "port" => rule.ports = merged(read(key, values, PORTS, ports)?),
-                "dst" => {
-                    rule.destinations = IpNet::aggregate(&read(key, values, NETWORK, network)?)
-                }
-                "src" => rule.sources = IpNet::aggregate(&read(key, values, NETWORK, network)?),
+                "dst" => rule.destinations = networks(key, values)?,
+                "src" => rule.sources = networks(key, values)?,
                 "in" => {
                     rule.interfaces = read(key, values, "an interface, or * for any", interface)?
                 }
@@ -268,13 +274,21 @@ fn merged(mut ranges: Vec<RangeInclusive<u16>>) -> Vec<RangeInclusive<u16>> {
     merged
 }
 
+fn networks(key: &'static str, values: &str) -> Result<Vec<IpNet>, InterceptRuleError> {
+    let networks = read(key, values, NETWORK, network)?;
+    match networks.iter().find(|network| **network != network.trunc()) {
+        Some(&value) => Err(InterceptRuleError::HostBits { key, value }),
+        None => Ok(IpNet::aggregate(&networks)),
+    }
+}
+
 fn network(text: &str) -> Option<IpNet> {
     let text = text.trim_start_matches('[').trim_end_matches(']');
     let net = text
         .parse::<IpAddr>()
         .map(IpNet::from)
         .or_else(|_| text.parse::<IpNet>());
-    net.ok().map(|net| net.trunc())
+    net.ok()
 }
 
 /// An interface's name, as the kernel allows them, without what has a meaning to nft.
@@ -380,7 +394,7 @@ mod tests {
         ] {
             assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));
         }
-        let short = rule("  dst=10.20.1.2/16\tport=443-443 cgroup=/a/b/ ").expect("a rule");
+        let short = rule("  dst=10.20.0.0/16\tport=443-443 cgroup=/a/b/ ").expect("a rule");
         let written = "port=443 dst=10.20.0.0/16 cgroup=a/b action=optimize";
         assert_eq!(short.to_string(), written);
         let overlapping = rule("dst=10.0.0.0/8,10.20.0.0/16 port=100,80-90,85-99").expect("a rule");
@@ -402,6 +416,13 @@ mod tests {
             ("in=lan0 uid=0", Error::Contradiction("uid")),
             ("src=10.0.0.0/8 dst=fd00::/8", Error::Families),
             ("action=direct on_failure=reset", Error::NoFailure),
+            (
+                "src=10.20.1.2/16",
+                Error::HostBits {
+                    key: "src",
+                    value: "10.20.1.2/16".parse().expect("a network"),
+                },
+            ),
         ] {
             assert_eq!(super::tests::rule(rule), Err(error), "{rule:?}");
         }

@@ -192,9 +192,25 @@ fn add(
                 false => line += &format!(" tcp dport {}", set(rule.ports.iter().map(range))),
             }
             // Writing to a text cannot fail.
-            let _ = writeln!(text, "{line}{verdict} comment \"rule {}\"", number + 1);
+            let _ = writeln!(
+                text,
+                "{line}{verdict} comment \"{}\"",
+                comment(rule, number)
+            );
         }
     }
+}
+
+/// A rule's number and text, cut to the length that the kernel keeps.
+fn comment(rule: &InterceptRule, number: usize) -> String {
+    const BYTES_MAX: usize = 127;
+    const CUT: &str = "...";
+    let mut text = format!("rule {}: {rule}", number + 1);
+    if text.len() > BYTES_MAX {
+        text.truncate(text.floor_char_boundary(BYTES_MAX - CUT.len()));
+        text += CUT;
+    }
+    text
 }
 
 fn nets_of(nets: &[IpNet], is_ipv6: bool) -> impl Iterator<Item = String> {
