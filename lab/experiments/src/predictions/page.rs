@@ -35,6 +35,9 @@ const REPLACED: &str = "
 is in flight. Other blocks have up to 64 KiB, as in a gateway, and the transport takes 16 KiB ahead. Most
 of a short page is therefore sent before the first prediction can count.
 
+The sender compresses the bytes that no prediction replaces. They are faster than predictions where these
+need a long round trip. So fewer bytes are predicted there, and still fewer go over the link.
+
 | series | chunks | in flight | aligned | window, no opening | window |
 |---|--:|---|--:|--:|--:|
 ";
