@@ -143,8 +143,7 @@ struct KeepArguments {
     /// Store the data under this realm (the near end's --realm)
     ///
     /// The store determines how chunks are cut: --chunk-size, --chunk-min, --chunker and --hash cannot be given.
-    #[arg(long, value_name = "NAME", requires = "output", value_parser = parse_realm,
-          conflicts_with_all = ["chunk_size", "chunk_min", "chunker", "hash"])]
+    #[arg(long, value_name = "NAME", requires = "output", value_parser = parse_realm)]
     realm: Option<String>,
     /// Limit the chunk store on disk [default: unchanged, or 100GB for a new one]
     #[arg(long, value_name = "SIZE", requires = "realm", value_parser = bounded::store_size)]
@@ -264,9 +263,25 @@ impl BulkArguments {
         );
         self.inputs.refuse_nothing()?;
         match self.keep.realm {
-            Some(_) => Ok(()),
+            Some(_) => self.refuse_cutting(),
             None => self.cutting().map(drop),
         }
+    }
+
+    /// Fails if an option is given that a chunk store decides.
+    fn refuse_cutting(&self) -> anyhow::Result<()> {
+        for (option, is_given) in [
+            ("--chunk-size", self.chunk_size.is_some()),
+            ("--chunk-min", self.chunk_min.is_some()),
+            ("--chunker", self.chunker.is_some()),
+            ("--hash", self.hash.is_some()),
+        ] {
+            ensure!(
+                !is_given,
+                "{option} cannot be given with -o: the store determines how chunks are cut"
+            );
+        }
+        Ok(())
     }
 
     /// How files are cut and chunks known, unless a chunk store says.

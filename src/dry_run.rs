@@ -156,6 +156,9 @@ fn common(
         let leads = leads.unwrap_or_default();
         line(way_in.option.key, format!("{listen}{leads}, {access}"))?;
     }
+    if let Some(users) = config.access.describe_users() {
+        line("proxy_auth", format!("{users} (hashes not shown)"))?;
+    }
     if let Some(admin) = &config.admin {
         let token = match admin.token {
             Some(_) => "with a token",

@@ -1,9 +1,7 @@
 //! Gateways on this machine: found by their local sockets, asked for their status.
 
 use std::{
-    fmt,
-    fs::File,
-    io,
+    fmt, io,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -21,13 +19,10 @@ use refrain_gateway::{
     target::{Target, TargetError},
     text_file,
 };
-use refrain_http_ranges::{Host, ProxyChoice, RemoteError, RemoteOptions};
+use refrain_http_ranges::{ConnectionError, Host, ProxyChoice, RemoteError, RemoteOptions};
 use tokio::{net::UnixStream, time::timeout};
 
-use crate::{
-    stderr::{cannot_open, warn},
-    usage::UsageError,
-};
+use crate::{stderr::warn, usage::UsageError};
 
 /// Where gateways serve their admin pages in the README and the examples.
 const USUAL_ADDRESSES: [&str; 2] = ["127.0.0.1:9001", "127.0.0.1:9002"];
@@ -60,6 +55,8 @@ pub(crate) struct Found {
 pub(crate) enum AskError {
     #[error("no gateway answers at {place}: {}{}", cause.root_cause(), hint(place))]
     Unreachable { place: Place, cause: anyhow::Error },
+    #[error("connected to {place}, but {}", NoAnswer)]
+    Silent { place: Place },
     #[error("cannot open \"{0}\": permission denied (run this as root or as the gateway's user)")]
     Denied(Place),
     #[error("the gateway at {0} needs its admin token: give --admin {0} --admin-token-file FILE")]
@@ -77,6 +74,11 @@ pub(crate) enum AskError {
     )]
     NoStatus { place: Place },
 }
+
+/// A program took the connection, and sent nothing.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {WITHIN:?}: the process is stopped or hangs (restart it)")]
+struct NoAnswer;
 
 /// What to try with an address. A socket is where a gateway made it.
 fn hint(place: &Place) -> &'static str {
@@ -197,9 +199,13 @@ const TOKEN_FILE_BYTES_MAX: u64 = 1 << 16;
 
 /// The admin token in a file.
 pub(crate) fn read_token(path: &Path) -> anyhow::Result<String> {
-    let file = File::open(path).with_context(|| cannot_open(path))?;
-    let token = text_file::read(file, TOKEN_FILE_BYTES_MAX, "larger than 64 KiB");
-    let token = token.with_context(|| cannot_open(path))?;
+    let file = text_file::open(path);
+    let token =
+        file.and_then(|file| text_file::read(file, TOKEN_FILE_BYTES_MAX, "larger than 64 KiB"));
+    let token = token.map_err(|error| {
+        let failure = text_file::failure(path, &error);
+        anyhow::Error::from(error).context(failure)
+    })?;
     let token = token.trim();
     let checked = token.parse::<AdminToken>();
     checked.with_context(|| format!("\"{}\" has no admin token", path.display()))?;
@@ -212,6 +218,7 @@ pub(crate) fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError>
         let place = place.clone();
         match io_kind(&cause) {
             Some(io::ErrorKind::PermissionDenied) => AskError::Denied(place),
+            _ if is_silence(&cause) => AskError::Silent { place },
             _ => AskError::Unreachable { place, cause },
         }
     };
@@ -279,7 +286,7 @@ fn request(path: &Path, method: Method, page: &str) -> anyhow::Result<(u16, Stri
     };
     runtime.block_on(async {
         let answered = timeout(WITHIN, exchange).await;
-        answered.unwrap_or_else(|_| bail!("no answer within {WITHIN:?}"))
+        answered.unwrap_or_else(|_| Err(NoAnswer.into()))
     })
 }
 
@@ -307,6 +314,14 @@ impl AskError {
             io_kind(cause),
             Some(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
         )
+    }
+}
+
+/// Whether a program took the connection, and sent nothing.
+fn is_silence(cause: &anyhow::Error) -> bool {
+    match cause.downcast_ref() {
+        Some(RemoteError::Connection { source, .. }) => **source == ConnectionError::Silence,
+        _ => cause.is::<NoAnswer>(),
     }
 }
 

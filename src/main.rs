@@ -69,7 +69,11 @@ macro_rules! gateway {
     ($only_flags:literal, $exit_code:literal) => {
         concat!(
             each_option!($only_flags),
-            "\n\nSIGTERM or SIGINT: accept no new connections, and let open ones continue for --drain-timeout. Then \
+            "\n\nSIZE: bytes, such as 4096, 64KiB or 1.5GB. K, M, G and T are powers of ten, KiB, MiB, GiB and TiB \
+             powers of two.\n\
+             RATE: bits per second. 20M is 20 million bits, as is 20Mbit. With B/s, bytes per second: 2.5MB/s.\n\
+             TIME: a number with a unit, such as 500ms, 4s, 5min, 1h or 7d.\n\n\
+             SIGTERM or SIGINT: accept no new connections, and let open ones continue for --drain-timeout. Then \
              exit with code 0. A second signal stops at once, with code 0 too.\n\
              SIGHUP: read the configuration again. The log names changes that need a restart.\n\
              Other exit codes: 1 failed, 2 wrong arguments or configuration",

@@ -67,6 +67,9 @@ fn in_words(error: &clap::Error, program: &Command, words: &[String]) -> String 
     {
         text = text.replacen(&reason.to_string(), &plain, 1);
     }
+    if let Some((argument, variable)) = variable_of(error, program, words) {
+        text = text.replacen(&format!("'{argument}'"), &variable, 1);
+    }
     let own_hint = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(argument)) => hint_of(argument, error.kind(), program, words),
         _ => None,
@@ -87,6 +90,34 @@ fn in_words(error: &clap::Error, program: &Command, words: &[String]) -> String 
     }
     said.extend(own_hint.map(|hint| format!("hint: {hint}")));
     said.join("\n")
+}
+
+/// The argument whose value is wrong, and the variable that sets it, if the value is from there and not on the command
+/// line.
+fn variable_of(
+    error: &clap::Error,
+    program: &Command,
+    words: &[String],
+) -> Option<(String, String)> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let argument = text(ContextKind::InvalidArg)?;
+    let value = text(ContextKind::InvalidValue)?;
+    let has_value = |word: &String| {
+        let before = word.strip_suffix(value);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('='))
+    };
+    // It is shown with the name of its value.
+    let long = argument.strip_prefix("--")?.split(' ').next();
+    let (_, command) = command_of(program, words);
+    let mut arguments = command.get_arguments();
+    let known = arguments.find(|known| known.get_long() == long)?;
+    let variable = known.get_env()?.to_str()?;
+    let is_from_there =
+        !words.iter().any(has_value) && env::var(variable).is_ok_and(|set| set == value);
+    is_from_there.then(|| (argument.to_owned(), variable.to_owned()))
 }
 
 /// The reason of a library in plain words, if it has none itself.

@@ -498,6 +498,8 @@ fn a_listener_that_others_can_reach_needs_to_say_who_may_use_it() {
             let warned = String::from_utf8_lossy(&tried.stderr);
             assert_eq!(tried.status.code(), Some(0), "{warned}");
             assert!(said.contains(shown), "{said}");
+            let has_users = said.contains("  proxy_auth       1 user (hashes not shown)\n");
+            assert_eq!(has_users, options[0] == "--proxy-auth", "{said}");
             let is_dual = way[1].starts_with('*');
             assert_eq!(said.contains(" (all addresses)"), is_dual, "{said}");
             assert!(!said.contains("[::]"), "{said}");

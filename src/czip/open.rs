@@ -19,7 +19,7 @@ use refrain_czip::{
 };
 use refrain_czip_format::{FormatError, Portion, catalog::Entry};
 use refrain_gateway::units::{ByteSize, TimeSpan};
-use refrain_http_ranges::{OnRetry, RemoteError, RemoteOptions};
+use refrain_http_ranges::{ConnectionError, OnRetry, RemoteError, RemoteOptions};
 
 use super::{
     bounded,
@@ -175,7 +175,7 @@ impl ArchiveArguments {
                 "cannot keep all fetched data in cache \"{folder}\": {error}"
             ));
         });
-        let cache = cache.with_context(|| cannot_open(&options.folder))?;
+        let cache = cache.with_context(|| format!("--cache: {}", cannot_open(&options.folder)))?;
         Ok(archive.with_cache(Arc::new(cache)))
     }
 
@@ -247,9 +247,9 @@ fn with_advice(error: ReadError) -> anyhow::Error {
     }
 }
 
-/// What to do about an archive that is not as long as it should be.
+/// What to do about an archive that is damaged, or not as long as it should be.
 pub(super) fn advice(error: &ReadError) -> &'static str {
-    use FormatError::{Length, NoHeader, Truncated};
+    use FormatError::{Digest, Length, NoHeader, Truncated};
     match error {
         // Bytes behind its end keep nobody from its files.
         ReadError::Format(Length { expected, found }) if found > expected => {
@@ -258,15 +258,45 @@ pub(super) fn advice(error: &ReadError) -> &'static str {
         ReadError::Format(
             Length { .. } | NoHeader { .. } | Truncated(Portion::File | Portion::Footer),
         ) => " (its end is missing: copy or create it again)",
+        ReadError::Format(Digest(Portion::Header | Portion::Root)) => {
+            " (nothing can be extracted: use another copy)"
+        }
         _ => "",
     }
 }
 
-/// A proxy variable that cannot be used is as arguments that cannot be.
+/// A server's error, with what to do. A proxy variable that cannot be used is as arguments that cannot be.
 pub(super) fn failed(error: RemoteError) -> anyhow::Error {
+    if let RemoteError::Proxy { .. } = error {
+        return UsageError(error.into()).into();
+    }
+    match advice_on_server(&error) {
+        "" => error.into(),
+        advice => {
+            let text = format!("{error}{advice}");
+            anyhow::Error::from(error).context(text)
+        }
+    }
+}
+
+/// What to do about a server that refuses.
+fn advice_on_server(error: &RemoteError) -> &'static str {
     match error {
-        RemoteError::Proxy { .. } => UsageError(error.into()).into(),
-        error => error.into(),
+        RemoteError::Status {
+            status: 401 | 403, ..
+        } => " (if it needs credentials, give them with --header @FILE)",
+        RemoteError::Connection { source, .. }
+            if matches!(
+                **source,
+                ConnectionError::Io {
+                    kind: io::ErrorKind::ConnectionRefused,
+                    ..
+                }
+            ) =>
+        {
+            " (is the web server running there?)"
+        }
+        _ => "",
     }
 }
 

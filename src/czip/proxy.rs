@@ -60,7 +60,7 @@ pub(super) fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     // Whatever else is wrong with it may come right again, and costs fetching meanwhile.
     ensure!(
         !fs::metadata(&arguments.cache).is_ok_and(|there| !there.is_dir()),
-        "{}: it is a file, not a directory",
+        "--cache: {}: it is a file, not a directory",
         cannot_open(&arguments.cache)
     );
     let defaults = ProxyOptions::new(&arguments.origin, arguments.cache.clone());

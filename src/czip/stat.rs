@@ -190,7 +190,7 @@ impl Report {
                 share(self.archive_bytes, plain_bytes, ""),
                 count(entries, "entry", "entries")
             ),
-            None => format!("unknown content in {archive}"),
+            None => format!("archive of {archive}, content encrypted"),
         }
     }
 

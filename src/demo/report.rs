@@ -138,10 +138,10 @@ impl Report {
         };
         writeln!(
             out,
-            "the pair sent {} instead of {} in {} s instead of {} s{calculated}\n",
+            "the pair sent {} in {} s; direct: {} in {} s{calculated}\n",
             bytes(pair.link_bytes),
-            bytes(direct.link_bytes),
             digits(pair.seconds),
+            bytes(direct.link_bytes),
             digits(direct.seconds),
         )?;
         let mut table = Table::new(&format!("way  seconds  {}", self.carried()));
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn the_answer_is_the_first_line_and_each_way_has_a_row() {
         let text = "\
-the pair sent 50.0 kB instead of 1.00 MB in 0.25 s instead of 17.6 s
+the pair sent 50.0 kB in 0.25 s; direct: 1.00 MB in 17.6 s
 
 way                 seconds  bytes on the link
 direct                 17.6            1.00 MB
@@ -344,7 +344,7 @@ verified: received data is identical to sent data
         let report = report(400.0, true);
         let text = printed(&report, false);
         for part in [
-            "in 0.25 s instead of 400 s (calculated)\n",
+            "in 0.25 s; direct: 1.00 MB in 400 s (calculated)\n",
             "direct              calculated: 400            1.00 MB\n",
             "\ncalculated: the shortest time that rate and delay allow, since a transfer would take longer than 20 s\n",
         ] {

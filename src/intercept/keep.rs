@@ -45,7 +45,7 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
                     (of, gateway) = read;
                     is_stale = true;
                 }
-                Err(error) => stderr::warn(&format!("the rules stay as they are: {error:#}")),
+                Err(error) => stderr::warn(&format!("the loaded rules are unchanged: {error:#}")),
             },
             _ = looks.tick() => {
                 count += 1;

@@ -96,7 +96,10 @@ pub(super) fn print(status: &Status, view: View, out: &mut impl Write) -> io::Re
         if let Some(error) = &peer.last_error
             && told.insert((&peer.key, error))
         {
-            writeln!(out, "{}: {error}{}", peer.label(), ago(peer.last_error_s))?;
+            let label = peer.label();
+            // Some errors begin with it.
+            let error = error.strip_prefix(&format!("{label} ")).unwrap_or(error);
+            writeln!(out, "{label}: {error}{}", ago(peer.last_error_s))?;
         }
     }
     writeln!(out)?;

@@ -246,6 +246,12 @@ fn configurations_with_mistakes() {
         error.contains("--config: ") && error.contains("nowhere/far.toml"),
         "{error}"
     );
+    let advice = "(relative paths start in the current directory: give the full path)";
+    assert!(error.contains(advice), "{error}");
+    let (code, error) = far_fails(&site, &["--config", "."]);
+    assert_eq!(code, 2);
+    let directory = "--config: cannot open \".\": it is a directory, not a file";
+    assert!(error.contains(directory), "{error}");
     let far = command(&["far", "--dry-run"])
         .env("REFRAIN_CONFIG", "nowhere/far.toml")
         .output();

@@ -125,7 +125,12 @@ fn what_cannot_be_kept_is_said_before_anything_is_read() {
                 "4KiB",
             ],
             2,
-            "--chunk-size",
+            "--chunk-size cannot be given with -o: ",
+        ),
+        (
+            &["in", "-o", "store", "--realm", "songs", "--hash", "sha1"],
+            2,
+            "--hash cannot be given with -o: ",
         ),
         (&["in", "--realm", "songs"], 2, "--output"),
         (

@@ -13,6 +13,7 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
     let world = World::new();
     // Nobody listens there.
     let url = "http://127.0.0.1:9/x.czip";
+    let hint = "(is the web server running there?)";
     for command in [
         &["get", url, "-o", "out"][..],
         &["cat", url],
@@ -20,19 +21,23 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
     ] {
         let (_, error) = world.fails(command);
         assert_eq!(error.matches("http://").count(), 1, "{error}");
+        assert_eq!(error.matches("Connection refused").count(), 1, "{error}");
+        assert_eq!(error.matches(hint).count(), 1, "{error}");
     }
     let server = Server::start(archive(&world, b"content"), u64::MAX);
-    let get = ["get", &server.url(), "-o", "out", "--cache", "content"];
-    let (_, error) = world.fails(&get);
-    let expected = " \"content\": it is a file, not a directory\n";
-    assert_eq!(error, format!("refrain: cannot write{expected}"));
+    let expected = "refrain: --cache: cannot open \"content\": it is a file, not a directory\n";
+    for command in ["get", "extract"] {
+        let command = [command, &server.url(), "-o", "out", "--cache", "content"];
+        let (_, error) = world.fails(&command);
+        assert_eq!(error, expected);
+    }
     let origin = server.url();
     let (_, error) = world.fails(&["get", &origin, "-o", "nowhere/out"]);
     let expected_of_output = "\"nowhere/out\": its directory does not exist\n";
     assert_eq!(error, format!("refrain: cannot write {expected_of_output}"));
     let proxy = ["proxy", "--origin", &origin, "--cache", "content"];
     let (_, error) = world.fails(&[&proxy[..], &["--listen", "127.0.0.1:0"]].concat());
-    assert_eq!(error, format!("refrain: cannot open{expected}"));
+    assert_eq!(error, expected);
 }
 
 #[test]

@@ -356,6 +356,12 @@ fn the_first_line_of_verify_has_once_that_an_archive_is_damaged() {
     };
     let header = first_line(&flipped(100));
     assert_eq!(header, "damaged: the checksum of the header does not match");
+    let extract = ["extract", "damaged.czip", "-o", "out", "--skip-damaged"];
+    for command in [&["verify", "damaged.czip"][..], &extract] {
+        let (_, error) = world.fails(command);
+        let advice = " (nothing can be extracted: use another copy)\n";
+        assert!(error.ends_with(advice), "{error}");
+    }
     let version = first_line(&flipped(8));
     let expected = "damaged: the checksum of the header does not match (or a later version";
     assert!(version.starts_with(expected), "{version}");

@@ -453,6 +453,31 @@ fn a_get_with_another_address_is_not_advised_to_run_again() {
 }
 
 #[test]
+fn a_server_that_refuses_may_need_credentials() {
+    let world = World::new();
+    for (status, is_advised) in [(401, true), (403, true), (404, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}/x", listener.local_addr().expect("it is bound"));
+        thread::spawn(move || {
+            for connection in listener.incoming() {
+                let mut connection = connection.expect("a connection");
+                let lines = BufReader::new(connection.try_clone().expect("a handle")).lines();
+                let _ = lines.map_while(Result::ok).find(String::is_empty);
+                let head = format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n");
+                let _ = connection.write_all(head.as_bytes());
+            }
+        });
+        for command in [&["get", &url, "-o", "out"][..], &["list", &url]] {
+            let (_, error) = world.fails(command);
+            assert!(error.contains(&format!("status {status}")), "{error}");
+            assert_eq!(error.matches(&url).count(), 1, "{error}");
+            let advice = " (if it needs credentials, give them with --header @FILE)";
+            assert_eq!(error.contains(advice), is_advised, "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_get_of_a_damaged_archive_is_not_to_be_resumed() {
     let world = World::new();
     let mut archive = archive(&world, &noise(1, 1 << 20));

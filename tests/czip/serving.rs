@@ -168,6 +168,23 @@ fn how_much_is_logged_is_asked_for_as_of_a_gateway() {
     let (code, error) = world.fails(&["serve", ".", "--listen", "127.0.0.1:0", "--log", "loud"]);
     let levels = "error, warn, info, debug, trace";
     assert!(code == Some(2) && error.contains(levels), "{error}");
+    assert!(error.contains("'loud' for '--log <LEVEL>'\n"), "{error}");
+    // One that the command line does not have is the variable's.
+    let listening = [&serve[..], &["127.0.0.1:0"]].concat();
+    for arguments in [&listening[..], &["run", "true"]] {
+        let output = command(arguments)
+            .env("REFRAIN_LOG", "loud")
+            .current_dir(world.path("."))
+            .output()
+            .expect("the program runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        let first = "error: invalid value 'loud' for REFRAIN_LOG\n";
+        assert!(
+            error.starts_with(first) && error.contains(levels),
+            "{error}"
+        );
+    }
 }
 
 #[test]

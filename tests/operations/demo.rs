@@ -97,7 +97,7 @@ fn a_transfer_that_takes_too_long_is_calculated_and_says_so() {
     let text = demo(&["--link", "1Mbit,1ms", file.to_str().expect("text")]);
     let first = text.lines().next().unwrap_or_default();
     assert!(first.starts_with("the pair sent "), "{text}");
-    assert!(first.ends_with(" instead of 24.0 s (calculated)"), "{text}");
+    assert!(first.ends_with(" in 24.0 s (calculated)"), "{text}");
     for part in [
         "calculated: 24.0",
         "\n1 object, 1 at a time, over a link (1Mbit/s, 1ms each way) that is simulated inside this program\n",

@@ -17,7 +17,10 @@ fn short_help_fits_a_screen_and_has_the_common_options() {
             "{short}"
         );
         assert!(!short.contains("--marker-table"), "{short}");
-        assert!(text(&[end, "--help"]).contains("--marker-table"));
+        let long = text(&[end, "--help"]);
+        for part in ["--marker-table", "\nSIZE: ", "\nRATE: ", "\nTIME: "] {
+            assert!(long.contains(part), "{part} is not in:\n{long}");
+        }
     }
 }
 

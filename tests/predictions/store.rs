@@ -151,6 +151,7 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     near.wait_until_up();
     let retrying = "retrying at least every 60 s";
     near.wait_for_log(&["ERROR", "cannot open the store", &damaged, retrying]);
+    assert!(!near.log().contains("history of realm"), "none is open");
     assert_whole(cost(&near, listen, &file));
     let of_status = || near.status().store.expect("a store");
     let told = of_status();
@@ -172,6 +173,7 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
         of_status().last_error.is_none().then_some(())
     });
     near.wait_for_log(&["INFO", "the store is open now"]);
+    near.wait_for_log(&["INFO", "history of realm"]);
     eventually("the metrics have it", || {
         (metrics().map(Option::unwrap_or_default) == ["1", "0"]).then_some(())
     });

@@ -223,7 +223,7 @@ impl AnchorDistance {
 
 /// A distance of anchors that is not a power of two from 64 to 1 Mi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the distance of anchors must be a power of two from 64 bytes to 1 MiB, not {bytes} bytes")]
+#[error("the distance of anchors must be a power of two from 64 bytes to 1 MiB, not {bytes} B")]
 pub struct InvalidAnchorDistance {
     /// What was asked for.
     pub bytes: usize,

@@ -230,7 +230,10 @@ fn get_once(
     // What is wrong with it shows before anything is fetched.
     let cache = options.cache.as_ref().map(|options| {
         let cache = Cache::open_within(options, index.0, |_, _| ());
-        cache.map_err(|error| GetError::local(&options.folder, error))
+        cache.map_err(|error| GetError::Cache {
+            path: options.folder.clone(),
+            error,
+        })
     });
     let cache = cache.transpose()?;
     let first_bytes = match named.is_some_and(Named::has_caches) {

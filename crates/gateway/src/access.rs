@@ -61,14 +61,17 @@ impl Access {
             None if is_loopback(way_in.listen.ip()) => "this machine only".to_owned(),
             None => "all that can reach it".to_owned(),
         };
-        match &self.users {
-            Some(users) if way_in.is_proxy() => {
-                let count = users.count();
-                let users = if count == 1 { "user" } else { "users" };
-                format!("open to {clients}, with a password ({count} {users})")
-            }
-            _ => format!("open to {clients}"),
+        match self.describe_users().filter(|_| way_in.is_proxy()) {
+            Some(users) => format!("open to {clients}, with a password ({users})"),
+            None => format!("open to {clients}"),
         }
+    }
+
+    /// How many users the proxies have, if they ask for a password.
+    pub fn describe_users(&self) -> Option<String> {
+        let count = self.users.as_ref()?.count();
+        let users = if count == 1 { "user" } else { "users" };
+        Some(format!("{count} {users}"))
     }
 
     /// Whether all that can reach this listener may use it, and others than this machine can.

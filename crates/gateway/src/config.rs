@@ -61,6 +61,7 @@ use crate::rules::{AllowRules, ExcludeRules, Route};
 use crate::settings::{BoxedError, ConfigError, OptionValue, Readings, Settings, read_text};
 use crate::socket::Congestion;
 use crate::target::{LANES_PORT, Target, TargetError};
+use crate::text_file;
 use crate::units::{BitRate, ByteSize, TimeSpan, decimal_bytes};
 use crate::way_in::WayIn;
 pub use admin::{AdminConfig, AdminToken};
@@ -102,8 +103,12 @@ config! {
         pub memory: ByteSize = resolve_memory(settings)?;
         /// The most lanes of a link: up to 16.
         pub lanes_max: u8 = settings.count(&LANES_MAX, 1..=16)?;
-        /// The lanes that a link keeps open: 1 to `lanes_max`.
-        pub lanes: u8 = settings.at_most(&LANES, settings.count(&LANES, 1..=16)?, &LANES_MAX, lanes_max)?;
+        /// The lanes that a near end keeps open per link: 1 to `lanes_max`.
+        pub lanes: u8 = match role {
+            // Only near ends open lanes.
+            Role::Far => settings.count(&LANES, 1..=16)?,
+            _ => settings.at_most(&LANES, settings.count(&LANES, 1..=16)?, &LANES_MAX, lanes_max)?,
+        };
         /// Listeners for applications, in the order of their options.
         pub ways_in: Vec<WayIn> = read_ways_in(settings, find_peer)?;
         /// The connections that the firewall redirects to the listener for them.
@@ -380,14 +385,18 @@ impl Settings {
         if value <= bound {
             return Ok(value);
         }
+        let by_default = |spec| match self.is_given(spec) {
+            true => "",
+            false => " by default",
+        };
         Err(match self.is_given(spec) {
             true => {
-                let reason = format!("must not be more than {}, which is {bound}", most.flag());
-                self.wrong(spec, reason)
+                let bound = format!("{}, which is {bound}{}", most.flag(), by_default(most));
+                self.wrong(spec, format!("must not be more than {bound}"))
             }
             false => {
-                let reason = format!("must not be less than {}, which is {value}", spec.flag());
-                self.wrong(most, reason)
+                let value = format!("{}, which is {value}{}", spec.flag(), by_default(spec));
+                self.wrong(most, format!("must not be less than {value}"))
             }
         })
     }
@@ -478,8 +487,10 @@ fn resolve_marker_table(
     marker: MarkerAlgorithm,
 ) -> Result<SampleByteTable, ConfigError> {
     let table = settings.optional_with(&MARKER_TABLE, |path| {
-        let text = read_text(Path::new(path));
-        let text = text.map_err(|error| format!("cannot open \"{path}\": {error}"))?;
+        let path = Path::new(path);
+        let text = read_text(path);
+        let text =
+            text.map_err(|error| format!("{}: {error}", text_file::failure(path, &error)))?;
         Ok::<_, BoxedError>(SampleByteTable::parse(&text)?)
     })?;
     match table.is_some() && marker != MarkerAlgorithm::SampleByte {
@@ -534,7 +545,8 @@ fn whole_number(text: &str) -> Result<usize, &'static str> {
 fn wrong_size(expected: &str, found: ByteSize) -> String {
     match found.0 {
         bytes @ 1..1024 => {
-            format!("{expected}, found {bytes} bytes (add a unit, such as {bytes}MiB)")
+            let plural = if bytes == 1 { "" } else { "s" };
+            format!("{expected}, found {bytes} byte{plural} (add a unit, such as {bytes}MiB)")
         }
         _ => format!("{expected}, found {found}"),
     }

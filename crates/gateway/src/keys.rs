@@ -4,7 +4,6 @@
 //! readable by its owner alone. A public key is its 32 bytes in base64, one short line that fits
 //! a flag. There is no authority and no certificate: each end names the keys that it accepts.
 
-use std::env;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -54,7 +53,7 @@ pub struct PublicKey(pub [u8; PUBLIC_KEY_BYTES]);
 #[non_exhaustive]
 pub enum KeyError {
     /// Reading the file failed.
-    #[error("cannot open \"{}\": {source}", path.display())]
+    #[error("{}: {source}", text_file::failure(path, source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -351,20 +350,14 @@ fn public_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Why there is no private key at `path`, and what to do. A relative path may be right, and the directory wrong: then
-/// another key would be a second mistake.
+/// Why there is no private key at `path`, and what to do. Where the directory is wrong, another key would be a second
+/// mistake.
 fn no_such_file(path: &Path) -> String {
     let make = format!(
         "make a key, as the gateway's user, with: refrain keygen {}",
         path.display()
     );
-    match env::current_dir() {
-        Ok(directory) if path.is_relative() => format!(
-            "no such file in \"{}\" (relative paths start in the current directory: give the full path, or {make})",
-            directory.display()
-        ),
-        _ => format!("no such file ({make})"),
-    }
+    text_file::no_such_file(path, Some(&make))
 }
 
 /// What to give instead of the public half at `path`, if the private half is next to it.

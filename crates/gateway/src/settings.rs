@@ -11,7 +11,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -112,7 +111,7 @@ pub(crate) type BoxedError = Box<dyn Error + Send + Sync>;
 #[non_exhaustive]
 pub enum ConfigError {
     /// A file cannot be read.
-    #[error("{option}: cannot open \"{}\": {source}", path.display())]
+    #[error("{option}: {}: {source}", text_file::failure(path, source))]
     Read {
         /// The flag or the variable that names it.
         option: &'static str,
@@ -441,7 +440,7 @@ impl Place {
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     const BYTES_MAX: u64 = 1 << 20;
     let too_large = "too large (limit 1 MiB)";
-    text_file::read(File::open(path)?, BYTES_MAX, too_large)
+    text_file::read(text_file::open(path)?, BYTES_MAX, too_large)
 }
 
 fn find_key(key: &str, role: Role) -> Result<&'static OptionSpec, String> {
@@ -506,9 +505,23 @@ fn scalar_text(
                 origin: origin.clone(),
                 text: None,
             },
-            reason: format!("expected {}, not {}", expected(spec), found(other)).into(),
+            reason: match other {
+                DeValue::Array(_) if !spec.repeats => {
+                    format!("{}, not an array", one_value(spec)).into()
+                }
+                other => format!("expected {}, not {}", expected(spec), found(other)).into(),
+            },
         }),
     }
+}
+
+/// That an option has no more values.
+fn one_value(spec: &OptionSpec) -> String {
+    let value = match spec.is_switch() {
+        true => "true or false",
+        false => spec.value,
+    };
+    format!("takes one value ({value})")
 }
 
 /// A value of an option, as an error names it.
@@ -517,6 +530,10 @@ fn expected(spec: &OptionSpec) -> String {
         "" => "true or false".to_owned(),
         "BYTES" | "COUNT" => "a whole number".to_owned(),
         "RATE" | "SIZE" | "TIME" => format!("a {} in quotes", spec.value.to_lowercase()),
+        // A number needs no quotes.
+        "[HOST:]PORT" | "PORT|HOST[:PORT]" => {
+            format!("a port, or a value in quotes ({})", spec.value)
+        }
         value => format!("a value in quotes ({value})"),
     }
 }

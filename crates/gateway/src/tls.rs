@@ -81,13 +81,12 @@ pub enum TlsError {
         own: PublicKey,
     },
     /// The peer's bytes are not TLS.
-    #[error(
-        "{peer} does not speak TLS (is it an HTTP client or server?): only near ends connect to a --listen port, \
-         and --peer must name such a port"
-    )]
+    #[error("{peer} does not speak TLS ({hint})")]
     NotTls {
         /// The peer's address.
         peer: SocketAddr,
+        /// What it may be, and what it should be.
+        hint: &'static str,
     },
     /// The peer speaks TLS, but not TLS 1.3 with raw public keys and refrain's protocol name.
     #[error("{peer} speaks TLS, but is not a refrain gateway ({reason})")]
@@ -180,7 +179,7 @@ impl ServerTls {
             Ok(Ok(stream)) => check_established(stream.into(), peer),
             Ok(Err((error, stream))) => {
                 let _ = timeout(LINGER, linger(stream)).await;
-                Err(classify(error, peer, self.own))
+                Err(classify(error, peer, self.own, NOT_A_NEAR_END))
             }
         }
     }
@@ -226,13 +225,13 @@ impl ClientTls {
                 after: within,
             }),
             Ok(Ok(stream)) => check_established(stream.into(), peer),
-            Ok(Err(error)) => Err(classify(error, peer, self.own)),
+            Ok(Err(error)) => Err(classify(error, peer, self.own, NOT_A_FAR_END)),
         }
     }
 
     /// What an error on a connected stream means; above all that the peer refused this end's key.
     pub(crate) fn explain(&self, error: io::Error, peer: SocketAddr) -> TlsError {
-        classify(error, peer, self.own)
+        classify(error, peer, self.own, NOT_A_FAR_END)
     }
 }
 
@@ -401,7 +400,13 @@ async fn linger(mut stream: impl ByteStream) -> io::Result<()> {
     Ok(())
 }
 
-fn classify(error: io::Error, peer: SocketAddr, own: PublicKey) -> TlsError {
+/// What a peer without TLS may be, for the near end that connected to it.
+const NOT_A_FAR_END: &str = "is it an HTTP server? --peer must name the --listen port of a far end";
+
+/// What a peer without TLS may be, for the far end that it connected to.
+const NOT_A_NEAR_END: &str = "is it an HTTP client? only near ends may connect to this port";
+
+fn classify(error: io::Error, peer: SocketAddr, own: PublicKey, hint: &'static str) -> TlsError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let Some(reason) = inner else {
         // Without or with the alert that TLS wants first: to a user, both are the same.
@@ -425,7 +430,7 @@ fn classify(error: io::Error, peer: SocketAddr, own: PublicKey) -> TlsError {
         rustls::Error::AlertReceived(AlertDescription::CertificateUnknown) => {
             TlsError::KeyRefused { peer, own }
         }
-        rustls::Error::InvalidMessage(_) => TlsError::NotTls { peer },
+        rustls::Error::InvalidMessage(_) => TlsError::NotTls { peer, hint },
         // Another program fails earlier, by its certificate or protocol.
         rustls::Error::DecryptError
         | rustls::Error::AlertReceived(AlertDescription::BadRecordMac) => {

@@ -103,7 +103,7 @@ impl Connector {
     ) -> Result<Link, ConnectionError> {
         let connected = timeout(self.0.timeout, self.connect_patiently(url, proxy)).await;
         connected.unwrap_or_else(|_| {
-            let error = ConnectionError::TooLate;
+            let error = self.too_late();
             Err(match proxy {
                 Some(proxy) => failed(proxy, &error),
                 None => error,
@@ -157,12 +157,25 @@ impl Connector {
         let connected = tcp.call(to.clone()).await;
         let link = connected.map_err(|error| match error.to_string().starts_with("dns") {
             true => ConnectionError::name(causes(&error)),
-            false => ConnectionError::of_source(&error),
+            false => match ConnectionError::of_source(&error) {
+                // The reason is the HTTP library's own, of the limit that it has from here.
+                ConnectionError::Io {
+                    kind: io::ErrorKind::TimedOut,
+                    ..
+                } => self.too_late(),
+                error => error,
+            },
         })?;
         let link: Link = Box::new(link.into_inner());
         match to.scheme_str() == Some("https") {
             true => self.secured(link, to.host().unwrap_or_default()).await,
             false => Ok(link),
+        }
+    }
+
+    fn too_late(&self) -> ConnectionError {
+        ConnectionError::TooLate {
+            limit: self.0.timeout,
         }
     }
 
@@ -290,7 +303,7 @@ impl Service<Uri> for Connector {
         Box::pin(async move {
             let connected = timeout(connector.0.timeout, connector.open(to)).await;
             connected
-                .unwrap_or(Err(ConnectionError::TooLate))
+                .unwrap_or_else(|_| Err(connector.too_late()))
                 .map(TokioIo::new)
         })
     }

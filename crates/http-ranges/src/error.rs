@@ -304,8 +304,11 @@ pub enum ConnectionError {
         why: String,
     },
     /// Connecting took too long.
-    #[error("it could not be reached in time")]
-    TooLate,
+    #[error("no connection within {limit:?}")]
+    TooLate {
+        /// How long it may take.
+        limit: Duration,
+    },
     /// The server sent nothing for too long.
     #[error("no data was received for too long")]
     Silence,
@@ -414,7 +417,7 @@ impl ConnectionError {
                 io::ErrorKind::ConnectionRefused => was_reached,
                 _ => true,
             },
-            Self::TooLate | Self::Silence | Self::EndedEarly | Self::Closed => true,
+            Self::TooLate { .. } | Self::Silence | Self::EndedEarly | Self::Closed => true,
             Self::NoTunnel { .. }
             | Self::NotTls
             | Self::NoCertificates

@@ -16,7 +16,7 @@ use crate::{
     frame::LaneId,
     in_order::InOrder,
     limited::Limits,
-    limits::{PENDING_BYTES_MAX, PREDICTED_AHEAD_BYTES_MAX},
+    limits::PENDING_BYTES_MAX,
     moment::Moment,
     pending::PendingBytes,
     predictions::{receiver::Predictions, sender::Expectations},
@@ -61,6 +61,8 @@ pub(crate) struct SendHalf {
     pub(crate) class: TrafficClass,
     /// What the other end offered.
     pub(crate) expectations: Option<Box<Expectations>>,
+    /// Plain bytes that it may be ahead of its reader while there are offers for it.
+    pub(crate) predicted_ahead_max: Option<u64>,
     /// Whether this end drives the flow by itself, by matching alone.
     pub(crate) by_sender: bool,
     /// Dispersion, as the other end sees it.
@@ -275,9 +277,10 @@ impl Flow {
             true => window.allowance(&self.send.credit),
             false => 0,
         };
-        let of_window = match &self.send.expectations {
-            Some(expectations) if expectations.outstanding() > 0 => of_window
-                .min(PREDICTED_AHEAD_BYTES_MAX.saturating_sub(self.send.credit.outstanding())),
+        let of_window = match (&self.send.expectations, self.send.predicted_ahead_max) {
+            (Some(expectations), Some(most)) if expectations.outstanding() > 0 => {
+                of_window.min(most.saturating_sub(self.send.credit.outstanding()))
+            }
             _ => of_window,
         };
         let allowance = self.send.credit.floor_left() + of_window;

@@ -143,9 +143,9 @@ pub const OFFERS_FRAME_MAX: usize = 1 << 10;
 /// Most plain bytes that a receiver holds for the offers of one flow.
 pub(crate) const OFFERED_BYTES_FLOW_MAX: u64 = 32 << 20;
 
-/// Plain bytes that a flow for which there are offers may be ahead of its reader: half of what a receiver offers, so that
-/// offers stay ahead of the flow. One that uses them all up at once sends as it is what follows, for a round trip and as
-/// long as the other end's store takes.
+/// Plain bytes that a flow for which there are offers may be ahead of its reader, where the direction has no cache: half
+/// of what a receiver offers, so that offers stay ahead of the flow. One that uses them all up at once sends as it is what
+/// follows, for a round trip and as long as the other end's store takes.
 pub(crate) const PREDICTED_AHEAD_BYTES_MAX: u64 = OFFERED_BYTES_FLOW_MAX / 2;
 
 /// Plain bytes that a receiver holds for the offers of all flows of a link, unless configured

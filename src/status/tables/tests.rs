@@ -62,6 +62,22 @@ fn an_error_of_a_peer_with_several_links_is_shown_once() {
     assert_eq!(out.matches("the connection closed").count(), 2, "{out}");
 }
 
+#[test]
+fn an_error_that_begins_with_the_peers_name_has_it_once() {
+    let mut status = status();
+    let mut peer = Peer::default();
+    peer.name = Some("bonn".to_owned());
+    for (error, shown) in [
+        ("bonn already has 4 links", "\nbonn: already has 4 links\n"),
+        ("bonn.example is down", "\nbonn: bonn.example is down\n"),
+    ] {
+        peer.last_error = Some(error.to_owned());
+        status.peers = vec![peer.clone()];
+        let out = printed(&status, 80);
+        assert!(out.contains(shown), "{out}");
+    }
+}
+
 /// The tables as they are without options, in so many columns.
 fn printed(status: &Status, columns_max: usize) -> String {
     let view = View {

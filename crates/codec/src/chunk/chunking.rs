@@ -153,9 +153,7 @@ impl Default for Chunking {
 #[non_exhaustive]
 pub enum InvalidChunking {
     /// An average out of range.
-    #[error(
-        "the average chunk must be a power of two from 1 KiB to 1 MiB, not {average_bytes} bytes"
-    )]
+    #[error("the average chunk must be a power of two from 1 KiB to 1 MiB, not {average_bytes} B")]
     Average {
         /// What was asked for.
         average_bytes: u32,

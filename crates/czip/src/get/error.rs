@@ -92,7 +92,15 @@ pub enum GetError {
         /// What it links to, as it says.
         to: PathBuf,
     },
-    /// The output, a file beside it or the cache cannot be read or written.
+    /// The cache cannot be made or read.
+    #[error("--cache: cannot open \"{}\": {error}{}", .path.display(), advice(.error))]
+    Cache {
+        /// Its folder.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The output or a file beside it cannot be read or written.
     #[error("cannot write \"{}\": {error}{}", .path.display(), advice(.error))]
     Local {
         /// Which.
@@ -145,7 +153,7 @@ impl GetError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Remote(error) => error.may_pass(),
-            Self::Local { .. } | Self::Io(_) | Self::Interrupted => true,
+            Self::Cache { .. } | Self::Local { .. } | Self::Io(_) | Self::Interrupted => true,
             _ => false,
         }
     }

@@ -210,7 +210,10 @@ fn files_may_begin_with_a_byte_order_mark() {
     let no_text = fixture.dir.path().join("no text");
     fs::write(&no_text, [0xff; 10]).unwrap();
     let error = fixture.far_fault(&["--config", &no_text.display().to_string()]);
-    assert!(error.contains("not a text file"), "{error}");
+    assert!(
+        error.contains("cannot read ") && error.contains("not a text file"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -298,12 +301,33 @@ fn a_default_cache_shrinks_to_the_memory_and_a_given_one_is_refused() {
 }
 
 #[test]
+fn lanes_are_at_most_lanes_max_except_at_a_far_end_which_opens_none() {
+    let fixture = Fixture::new();
+    let near = |flags: &[&str]| {
+        let flags = [&["--socks5", "1080"], flags].concat();
+        fixture.near(&flags).unwrap_err().to_string()
+    };
+    let by_default = near(&["--lanes-max", "3"]);
+    let expected = "--lanes-max \"3\": must not be less than --lanes, which is 4 by default";
+    assert_eq!(by_default, expected);
+    let given = near(&["--lanes", "4", "--lanes-max", "3"]);
+    let expected = "--lanes \"4\": must not be more than --lanes-max, which is 3";
+    assert_eq!(given, expected);
+    let flags = ["--lanes-max", "3", "--lanes", "5"];
+    for flags in [&flags[..2], &flags] {
+        assert_eq!(fixture.far(flags).unwrap().lanes_max, 3);
+    }
+}
+
+#[test]
 fn a_size_without_a_unit_is_said_to_be_bytes() {
     let fixture = Fixture::new();
     for option in ["--cache-size", "--memory"] {
-        let error = fixture.far_fault(&[option, "5"]);
-        let part = "found 5 bytes (add a unit, such as 5MiB)";
-        assert!(error.contains(part), "{error}");
+        for (number, found) in [("1", "1 byte"), ("5", "5 bytes")] {
+            let error = fixture.far_fault(&[option, number]);
+            let part = format!("found {found} (add a unit, such as {number}MiB)");
+            assert!(error.contains(&part), "{error}");
+        }
         let error = fixture.far_fault(&[option, "5kB"]);
         assert!(error.ends_with("found 5kB"), "{error}");
     }
@@ -352,7 +376,6 @@ fn each_bad_value_names_its_flag() {
     let cases = [
         ["--lanes", "0"],
         ["--lanes", "17"],
-        ["--lanes-max", "2"],
         ["--flows-max", "0"],
         ["--flows-max", "10001"],
         ["--cache-size", "512KiB"],

@@ -64,12 +64,21 @@ impl Keeper {
             damage_told: DamageTold::default(),
         };
         keeper.note_unopened(opened);
-        let (own, also) = (keeper.own.stat(), keeper.neighbours());
-        for realm in options.realm_names() {
-            realms::tell(realm, &own, &also);
-        }
+        keeper.tell_realms();
         keeper.show();
         Ok(keeper)
+    }
+
+    /// Says how much history there is, unless no store can be read yet.
+    fn tell_realms(&self) {
+        let (own, also) = (self.own.stat(), self.neighbours());
+        if !self.own.is_open() && also.iter().all(|neighbour| neighbour.stat.is_none()) {
+            return;
+        }
+        let names = self.shared.shown().realms.clone();
+        for realm in &names {
+            realms::tell(realm, &own, &also);
+        }
     }
 
     fn neighbours(&self) -> Vec<NeighbourReport> {
@@ -149,7 +158,10 @@ impl Keeper {
     /// Tries to open the own store, if it is not open and it is time for that.
     fn look_at_own(&mut self) {
         match self.own.look() {
-            Some(Ok(())) => self.tell_open(),
+            Some(Ok(())) => {
+                self.tell_open();
+                self.tell_realms();
+            }
             Some(failed) => self.note_unopened(failed),
             None => {}
         }

@@ -1,11 +1,11 @@
 //! The set of peers that an end accepts, and its replacement while the gateway runs.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 
 use super::{KeyError, PublicKey, PublicKeyError, io_error, read_bounded};
 use crate::shared::Shared;
+use crate::text_file;
 
 /// The keys of the peers that an end accepts, each with a name or without.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl PeerKeys {
     }
 
     fn add_file(&mut self, path: &Path) -> Result<(), KeyError> {
-        let file = File::open(path).map_err(io_error(path))?;
+        let file = text_file::open(path).map_err(io_error(path))?;
         let text = read_bounded(file, path, PEER_KEYS_FILE_BYTES_MAX)?;
         if text.contains("PRIVATE KEY-----") {
             return Err(KeyError::IsPrivate(path.into()));

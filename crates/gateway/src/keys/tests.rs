@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::env;
 use std::os::unix::fs::chown;
 use tempfile::TempDir;
 

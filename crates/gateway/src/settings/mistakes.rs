@@ -1,13 +1,13 @@
-//! Mistakes in configuration files that TOML's own errors do not name: missing quotes and brackets, and the habits of
-//! other programs' files.
+//! Mistakes in configuration files that TOML's own errors do not name: missing values, quotes and brackets, and the
+//! habits of other programs' files.
 
 use toml::de::DeValue;
 
-use super::{find_key, shown};
+use super::{find_key, one_value, shown};
 use crate::options::Role;
 
-/// What is wrong with a line of a file that is not TOML, if its value lacks quotes. The error of TOML takes such a
-/// value for a number, a time or another type, by how it begins.
+/// What is wrong with a line of a file that is not TOML, if its value lacks quotes, or is missing. The error of TOML
+/// takes such a value for a number, a time or another type, by how it begins.
 pub(super) fn unquoted(line: &str, role: Role) -> Option<String> {
     let line = line.split('#').next()?.trim();
     let (key, value) = match line.split_once('=') {
@@ -15,6 +15,9 @@ pub(super) fn unquoted(line: &str, role: Role) -> Option<String> {
         // An item of an array.
         None => ("", line.strip_suffix(',')?),
     };
+    if value.is_empty() && !key.is_empty() {
+        return Some(format!("{}: the value is missing", shown(key)));
+    }
     let is_begun = value.is_empty() || value == "[";
     if is_begun || value.contains(['"', '\'']) || DeValue::parse(value).is_ok() {
         return None;
@@ -42,9 +45,15 @@ pub(super) fn misquoted(line: &str, role: Role) -> Option<String> {
     let Some((_, rest)) = value[1..].split_once(quote) else {
         return Some("the closing quote is missing".to_owned());
     };
-    let repeats = find_key(key, role).is_ok_and(|spec| spec.repeats);
-    let is_list = repeats && rest.trim_start().starts_with(',');
-    is_list.then(|| format!("several values need brackets: {key} = [\"…\", \"…\"]"))
+    let next = rest.trim_start();
+    // Three quotes begin a text of several lines.
+    let is_another = next.starts_with(quotes) && next.len() < rest.len();
+    let is_list = is_another || next.starts_with(',');
+    let spec = find_key(key, role).ok().filter(|_| is_list)?;
+    Some(match spec.repeats {
+        true => format!("several values need an array: {key} = [\"…\", \"…\"]"),
+        false => format!("{key}: {}", one_value(spec)),
+    })
 }
 
 /// What is wrong with a line, numbered from 1, whose key an earlier line has too.

@@ -166,16 +166,27 @@ fn a_value_without_its_closing_quote_is_said_to_lack_it() {
 }
 
 #[test]
-fn several_values_without_brackets_are_said_to_need_them() {
+fn several_values_without_brackets_are_said_to_need_an_array() {
     for text in [
         "\nforward = \"8080:a:80\", \"8081:b:80\"",
         "\n forward = '8080:a:80' , '8081:b:80' # two\n",
+        "\nforward = \"8080:a:80\" \"8081:b:80\"\n",
     ] {
-        let expected = "near.toml:2: several values need brackets: forward = [\"…\", \"…\"]";
+        let expected = "near.toml:2: several values need an array: forward = [\"…\", \"…\"]";
         assert_eq!(fault(text), expected, "{text}");
     }
-    let of_one = fault("rate = '1Mbit', '2Mbit'");
-    assert!(!of_one.contains("brackets"), "{of_one}");
+    for of_one in ["rate = '1Mbit', '2Mbit'", "rate = '1Mbit' '2Mbit'"] {
+        assert_eq!(fault(of_one), "near.toml:1: rate: takes one value (RATE)");
+    }
+}
+
+#[test]
+fn a_missing_value_is_said_to_be_missing() {
+    for text in ["lanes =", "lanes = \r\nrate = '1Mbit'", "lanes = # four\n"] {
+        assert_eq!(fault(text), "near.toml:1: lanes: the value is missing");
+    }
+    let unknown = "near.toml:2: pear: the value is missing";
+    assert_eq!(fault("lanes = 4\npear =\n"), unknown);
 }
 
 #[test]
@@ -265,7 +276,19 @@ fn values_of_other_types_and_bad_syntax_name_their_line() {
         ),
         (
             "cache_size = ['1MiB']",
-            "1: cache_size: expected a size in quotes, not an array",
+            "1: cache_size: takes one value (SIZE), not an array",
+        ),
+        (
+            "socks5 = [1080, 1081]",
+            "1: socks5: takes one value ([HOST:]PORT), not an array",
+        ),
+        (
+            "socks5 = true",
+            "1: socks5: expected a port, or a value in quotes ([HOST:]PORT), not a boolean",
+        ),
+        (
+            "open_to_all = [true]",
+            "1: open_to_all: takes one value (true or false), not an array",
         ),
         (
             "lanes = 4.5",

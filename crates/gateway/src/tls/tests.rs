@@ -134,8 +134,15 @@ async fn replaced_keys_count_from_the_next_handshake_on() {
 async fn garbage_is_not_tls() {
     let (error, _) = answer_to(b"GET / HTTP/1.1\r\nHost: far\r\n\r\n").await;
     assert!(matches!(error, TlsError::NotTls { .. }), "{error:?}");
+    assert!(error.to_string().contains("an HTTP client?"), "{error}");
     let (error, _) = answer_to(&[0xff; 64]).await;
     assert!(matches!(error, TlsError::NotTls { .. }), "{error:?}");
+    let ((mut far_tcp, _), (near_tcp, far)) = tcp_pair().await;
+    let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+    far_tcp.write_all(answer).await.unwrap();
+    let client = ClientTls::new(&key(), key().public());
+    let error = client.connect(near_tcp, far, WITHIN).await.unwrap_err();
+    assert!(error.to_string().contains("an HTTP server?"), "{error}");
 }
 
 #[tokio::test]

@@ -189,6 +189,31 @@ fn a_connection_that_breaks_while_nobody_used_it_costs_nothing_but_another() {
 }
 
 #[test]
+fn a_server_that_takes_no_connection_is_reported_with_the_limit() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket.listen(1).unwrap()
+    });
+    let address = listener.local_addr().unwrap();
+    // Nobody accepts them, and the kernel drops what comes after those that it has room for.
+    let limit = Duration::from_millis(300);
+    let mut waiting = Vec::new();
+    while let Ok(connection) = std::net::TcpStream::connect_timeout(&address, limit) {
+        waiting.push(connection);
+    }
+    let options = RemoteOptions {
+        connect_timeout: limit,
+        retries: 0,
+        ..options()
+    };
+    let url = format!("http://{address}/");
+    let error = Remote::open(&url, options).unwrap_err().to_string();
+    assert_eq!(error, format!("{url}: no connection within 300ms"));
+}
+
+#[test]
 fn nobody_at_that_address_is_said_at_once() {
     // Bound, and not listening any more.
     let address = std::net::TcpListener::bind("127.0.0.1:0")

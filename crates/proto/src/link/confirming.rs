@@ -6,7 +6,7 @@ use crate::{
     fault::{Fault, Violation},
     flow::{SendHalf, strand_on},
     frame::{ConfirmFrame, FlowId, Frame, LaneId, OfferFrame},
-    limits::OFFERS_LINK_MAX,
+    limits::{OFFERS_LINK_MAX, PREDICTED_AHEAD_BYTES_MAX},
     matching::sender::{Counted, Outstanding},
     moment::Moment,
     predictions::sender::{Expectations, Step, Waiting},
@@ -190,12 +190,15 @@ impl Link {
         let Some((terms, key)) = self.offer_check.clone() else {
             return Err(Violation::OffersNotAgreedOn.into());
         };
+        let has_cache = self.caches.sender.has_cache();
         let Some(flow) = self.flow_of(frame.flow)?.filter(|flow| !flow.send.is_over) else {
             return Ok(());
         };
         is_at_home(flow, lane)?;
         let home = flow.home;
         let send = &mut flow.send;
+        // With a cache, bytes that no offer replaces cost too little to wait for offers.
+        send.predicted_ahead_max = (!has_cache).then_some(PREDICTED_AHEAD_BYTES_MAX);
         let expectations = send
             .expectations
             .get_or_insert_with(|| Box::new(Expectations::new(terms, key)));

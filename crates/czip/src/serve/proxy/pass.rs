@@ -265,7 +265,7 @@ fn end_to_end(headers: &HeaderMap) -> HeaderMap {
 /// Why there is no answer of the origin's.
 fn failure(error: &legacy::Error) -> (StatusCode, Cow<'static, str>) {
     let (status, why) = match ConnectionError::of(error) {
-        ConnectionError::TooLate => (
+        ConnectionError::TooLate { .. } => (
             StatusCode::GATEWAY_TIMEOUT,
             "the origin cannot be reached in time",
         ),
