@@ -10,7 +10,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{ControlGroups, OnArguments, remove, replace, rules, table};
+use super::{ControlGroups, Gateway, InterceptRule, OnArguments, remove, replace, rules, table};
 use crate::stderr;
 
 /// How often control groups are looked at: a service that was restarted goes direct for so long.
@@ -18,6 +18,14 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many looks there are for each look at the firewall, which starts a program.
 const LOOKS_AT_TABLE: u32 = 5;
+
+/// What is kept loaded.
+struct Kept {
+    rules: Vec<InterceptRule>,
+    gateway: Gateway,
+    /// The control groups of the script that is loaded; none if another script is to be loaded.
+    loaded: Option<ControlGroups>,
+}
 
 /// Loads the rules, keeps them loaded, and removes them after SIGTERM or Ctrl-C.
 pub(super) fn run(arguments: &OnArguments) -> anyhow::Result<()> {
@@ -29,40 +37,50 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let (mut of, mut gateway) = rules(arguments)?;
-    let mut loaded = ControlGroups::of(&of)?;
-    replace(&of, &loaded.script(&of, &gateway))?;
+    let (rules_read, gateway) = rules(arguments)?;
+    let mut kept = Kept {
+        rules: rules_read,
+        gateway,
+        loaded: None,
+    };
+    kept.look(false)?;
     let mut looks = interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut count = 0;
+    let mut reported = None;
     loop {
-        let mut is_stale = false;
         select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => match rules(arguments) {
-                Ok(read) => {
-                    (of, gateway) = read;
-                    is_stale = true;
-                }
-                Err(error) => stderr::warn(&format!("the loaded rules are unchanged: {error:#}")),
+                Ok((rules, gateway)) => kept = Kept { rules, gateway, loaded: None },
+                Err(error) => stderr::warn(format!("the loaded rules are unchanged: {error:#}")),
             },
-            _ = looks.tick() => {
-                count += 1;
-                is_stale = count % LOOKS_AT_TABLE == 0 && table()?.is_none();
-            }
+            _ = looks.tick() => count += 1,
         }
-        let present = ControlGroups::of(&of)?;
-        if is_stale || present != loaded {
-            match replace(&of, &present.script(&of, &gateway)) {
-                Ok(()) => loaded = present,
-                // A group may have gone meanwhile: the next look shows it.
-                Err(error) => stderr::warn(&format!("{error:#}")),
-            }
+        // What fails now may succeed at the next look: a group that went meanwhile, or rules that others are loading.
+        let failed = kept.look(count % LOOKS_AT_TABLE == 0).err();
+        let failed = failed.map(|error| format!("{error:#}"));
+        if let Some(error) = failed.as_ref().filter(|_| failed != reported) {
+            stderr::warn(error);
         }
+        reported = failed;
     }
     match table().context("cannot remove the rules")? {
         Some(_) => remove(),
         None => Ok(()),
+    }
+}
+
+impl Kept {
+    /// Loads the rules if others removed them, which is looked at if `looks_at_table`, or if a control group has changed.
+    fn look(&mut self, looks_at_table: bool) -> anyhow::Result<()> {
+        let present = ControlGroups::of(&self.rules)?;
+        let is_gone = looks_at_table && table()?.is_none();
+        if is_gone || self.loaded.as_ref() != Some(&present) {
+            replace(&self.rules, &present.script(&self.rules, &self.gateway))?;
+            self.loaded = Some(present);
+        }
+        Ok(())
     }
 }
