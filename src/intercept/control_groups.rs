@@ -18,7 +18,7 @@ use refrain_gateway::intercept::{
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// The groups that rules name, and their numbers at one moment.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct ControlGroups {
     /// Where those of version 2 are.
     root: PathBuf,
@@ -46,6 +46,12 @@ impl ControlGroups {
             .map(|path| (path.clone(), number(path)))
             .collect();
         Ok(ControlGroups { root, numbers })
+    }
+
+    /// Whether the rules of an earlier moment lack a group that is there now. Those of a group that is gone match nothing.
+    pub(super) fn has_news(&self, earlier: &ControlGroups) -> bool {
+        let mut numbers = self.numbers.iter();
+        numbers.any(|(path, number)| number.is_some() && earlier.numbers.get(path) != Some(number))
     }
 
     /// One that is not there.

@@ -10,7 +10,11 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{ControlGroups, Gateway, InterceptRule, OnArguments, remove, replace, rules, table};
+use super::{
+    ControlGroups, Gateway, InterceptRule, Lock, OnArguments, check, remove, replace, rules, table,
+};
+use serde_json::Value;
+
 use crate::stderr;
 
 /// How often control groups are looked at: a service that was restarted goes direct for so long.
@@ -37,12 +41,8 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let (rules_read, gateway) = rules(arguments)?;
-    let mut kept = Kept {
-        rules: rules_read,
-        gateway,
-        loaded: None,
-    };
+    let mut kept = Kept::read(arguments)?;
+    let _lock = Lock::take()?;
     kept.look(false)?;
     let mut looks = interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -52,19 +52,22 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
         select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => match rules(arguments) {
-                Ok((rules, gateway)) => kept = Kept { rules, gateway, loaded: None },
+            _ = hangup.recv() => match Kept::read(arguments) {
+                Ok(read) => kept = read,
                 Err(error) => stderr::warn(format!("the loaded rules are unchanged: {error:#}")),
             },
             _ = looks.tick() => count += 1,
         }
         // What fails now may succeed at the next look: a group that went meanwhile, or rules that others are loading.
-        let failed = kept.look(count % LOOKS_AT_TABLE == 0).err();
+        let looks_at_table = count % LOOKS_AT_TABLE == 0;
+        let failed = kept.look(looks_at_table).err();
         let failed = failed.map(|error| format!("{error:#}"));
         if let Some(error) = failed.as_ref().filter(|_| failed != reported) {
             stderr::warn(error);
         }
-        reported = failed;
+        if failed.is_some() || looks_at_table {
+            reported = failed;
+        }
     }
     match table().context("cannot remove the rules")? {
         Some(_) => remove(),
@@ -73,14 +76,35 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
 }
 
 impl Kept {
-    /// Loads the rules if others removed them, which is looked at if `looks_at_table`, or if a control group has changed.
+    /// Reads the rules, and lets the firewall check them.
+    fn read(arguments: &OnArguments) -> anyhow::Result<Kept> {
+        let (rules, gateway) = rules(arguments)?;
+        let present = ControlGroups::of(&rules)?;
+        check(&rules, &present.script(&rules, &gateway))?;
+        Ok(Kept {
+            rules,
+            gateway,
+            loaded: None,
+        })
+    }
+
+    /// Loads the rules if others removed them, which is looked at if `looks_at_table`, or if a control group was made.
     fn look(&mut self, looks_at_table: bool) -> anyhow::Result<()> {
         let present = ControlGroups::of(&self.rules)?;
-        let is_gone = looks_at_table && table()?.is_none();
-        if is_gone || self.loaded.as_ref() != Some(&present) {
+        let is_gone = looks_at_table && !table()?.is_some_and(|table| has_gate(&table));
+        let is_stale = |loaded| present.has_news(loaded);
+        if is_gone || self.loaded.as_ref().is_none_or(is_stale) {
+            // What fails is tried again.
+            self.loaded = None;
             replace(&self.rules, &present.script(&self.rules, &self.gateway))?;
             self.loaded = Some(present);
         }
         Ok(())
     }
+}
+
+/// Whether nobody emptied the table.
+fn has_gate(table: &Value) -> bool {
+    let mut entries = table["nftables"].as_array().into_iter().flatten();
+    entries.any(|entry| entry["rule"]["chain"] == "gate")
 }

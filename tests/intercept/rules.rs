@@ -332,10 +332,19 @@ fn rules_that_are_kept_follow_control_groups_and_come_back() {
             group.make_again();
         }
     }
-    within(&world.site, || {
-        ok(Command::new("nft").args(["flush", "ruleset"]))
-    });
-    world.wait_for(Outcome::Carried);
+    for flush in [
+        &["flush", "ruleset"][..],
+        &["flush", "table", "inet", "refrain"],
+    ] {
+        within(&world.site, || ok(Command::new("nft").args(flush)));
+        world.wait_for(Outcome::Carried);
+    }
+    let output = world.refrain(&["intercept", "off"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let kept = world.kept.as_ref().map(std::process::Child::id);
+    let keeps = format!("process {} keeps the rules", kept.expect("it runs"));
+    assert!(error.contains(&keeps), "{error}");
 
     // SIGHUP reads the file again.
     let text = std::fs::read_to_string(&config).expect("a file");
@@ -351,4 +360,18 @@ fn rules_that_are_kept_follow_control_groups_and_come_back() {
     let ended = world.kept.take().expect("it ran").wait().expect("it ends");
     assert!(ended.success());
     assert_eq!(world.ruleset(), before);
+}
+
+#[test]
+fn changes_of_the_rules_take_turns() {
+    let Some(world) = World::new() else { return };
+    for _ in 0..5 {
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| world.intercept());
+            }
+        });
+        assert_eq!(world.ruleset().matches("update @alive").count(), 2);
+    }
+    world.wait_for(Outcome::Carried);
 }

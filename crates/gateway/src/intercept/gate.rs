@@ -133,9 +133,6 @@ pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, port: u16)
         ticks.tick().await;
         match timeout(PROBE_TIMEOUT, probe(gate, listener)).await {
             Ok(Ok(())) => {
-                if core::mem::take(&mut is_reported) {
-                    tracing::info!("connections are intercepted again: {listener} answers");
-                }
                 if takes_flows() {
                     gate.renew(&sockets);
                 }

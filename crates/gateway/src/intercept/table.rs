@@ -87,7 +87,9 @@ pub fn script(
             };
             let verdict = match rule.action {
                 Action::Optimize => format!("{gate} counter redirect to :{port}"),
-                Action::Direct | Action::Reject => " counter return".to_owned(),
+                Action::Direct => " counter return".to_owned(),
+                // The chain that refuses them counts them.
+                Action::Reject => " return".to_owned(),
             };
             add(&mut text, rule, *number, &verdict, control_groups);
         }

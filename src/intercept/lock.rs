@@ -1,0 +1,53 @@
+//! One change of the rules at a time, in each network.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Seek, Write},
+    os::unix::fs::MetadataExt,
+    process,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail};
+
+/// How long a change waits for another one.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Held while rules are changed, or kept.
+#[derive(Debug)]
+pub(super) struct Lock(#[expect(dead_code, reason = "it holds the lock until it is dropped")] File);
+
+impl Lock {
+    /// Waits for another change, but not for rules that are kept.
+    pub(super) fn take() -> anyhow::Result<Lock> {
+        let network = fs::metadata("/proc/self/ns/net")
+            .context("/proc/self/ns/net")?
+            .ino();
+        let path = format!("/run/refrain-intercept-{network}.lock");
+        let mut file = File::options()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .with_context(|| format!("cannot open \"{path}\""))?;
+        let until = Instant::now() + PATIENCE;
+        while file.try_lock().is_err() {
+            if Instant::now() >= until {
+                let mut holder = String::new();
+                let _ = file.read_to_string(&mut holder);
+                bail!(
+                    "process {} keeps the rules (refrain intercept on --keep): stop it with `systemctl stop \
+                     refrain-intercept` or `kill {0}`, or let connections go direct with `refrain bypass on`",
+                    holder.trim()
+                );
+            }
+            sleep(Duration::from_millis(50));
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        write!(file, "{}", process::id())?;
+        Ok(Lock(file))
+    }
+}
