@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use serde_json::Value;
 use tokio::{
     runtime::Builder,
     select,
@@ -13,8 +14,6 @@ use tokio::{
 use super::{
     ControlGroups, Gateway, InterceptRule, Lock, OnArguments, check, remove, replace, rules, table,
 };
-use serde_json::Value;
-
 use crate::stderr;
 
 /// How often control groups are looked at: a service that was restarted goes direct for so long.
