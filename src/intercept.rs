@@ -84,7 +84,6 @@ pub(crate) fn run(arguments: &InterceptArguments) -> anyhow::Result<()> {
         Command::On(on) if on.keep => keep::run(on),
         Command::On(on) => load(on),
         Command::Off => {
-            is_root()?;
             let _lock = Lock::take()?;
             match table()? {
                 Some(_) => remove(),
@@ -108,7 +107,6 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
     match (arguments.dry_run, missing) {
         (false, Some(missing)) => bail!(missing),
         (false, None) => {
-            is_root()?;
             let _lock = Lock::take()?;
             replace(&rules, &script)
         }

@@ -21,6 +21,7 @@ pub(super) struct Lock(#[expect(dead_code, reason = "it holds the lock until it 
 impl Lock {
     /// Waits for another change, but not for rules that are kept.
     pub(super) fn take() -> anyhow::Result<Lock> {
+        super::is_root()?;
         let network = fs::metadata("/proc/self/ns/net")
             .context("/proc/self/ns/net")?
             .ino();

@@ -121,28 +121,18 @@ fn removal_costs_no_connection() {
 }
 
 #[test]
-fn an_open_connection_is_reset_when_the_gateway_dies() {
-    let Some(mut world) = World::new() else {
-        return;
-    };
-    let mut open = world.open();
-    signal(&world.near, Signal::KILL);
-    let began = Instant::now();
-    let end = open.read(&mut [0]).expect_err("no end");
-    assert_eq!(outcome(end.kind()), Outcome::Reset, "{:?}", began.elapsed());
-    world.near.take().expect("it ran").wait().expect("it ends");
-}
-
-#[test]
-fn an_open_connection_is_reset_when_the_gateway_hangs() {
-    let Some(mut world) = World::new() else {
-        return;
-    };
-    let mut open = world.open();
-    signal(&world.near, Signal::STOP);
-    let end = open.read(&mut [0]).expect_err("no end");
-    assert_eq!(outcome(end.kind()), Outcome::Reset);
-    world.near.take().expect("it ran").wait().expect("it ends");
+fn an_open_connection_is_reset_when_the_gateway_dies_or_hangs() {
+    for signal_of_end in [Signal::KILL, Signal::STOP] {
+        let Some(mut world) = World::new() else {
+            return;
+        };
+        let mut open = world.open();
+        signal(&world.near, signal_of_end);
+        let began = Instant::now();
+        let end = open.read(&mut [0]).expect_err("no end");
+        assert_eq!(outcome(end.kind()), Outcome::Reset, "{:?}", began.elapsed());
+        world.near.take().expect("it ran").wait().expect("it ends");
+    }
 }
 
 #[test]

@@ -13,8 +13,7 @@ use crate::{
     common::eventually,
     failing::signal,
     world::{
-        BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SITE_6, USER, World, ask, connect, ok,
-        within,
+        BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SITE_6, World, ask, connect, ok, on, within,
     },
 };
 
@@ -26,7 +25,7 @@ fn rules_and_tables_of_others_are_left_alone() {
     let before = world.ruleset();
     let config = world.path("near.toml");
     for arguments in [
-        &["intercept", "on", "--config", &config, "--user", USER][..],
+        &on(&config, &[])[..],
         &["intercept", "off"],
         &["intercept", "show"],
     ] {
@@ -37,15 +36,7 @@ fn rules_and_tables_of_others_are_left_alone() {
     }
     assert_eq!(world.ruleset(), before);
     // Without root, nothing is tried.
-    let printed = world.refrain_ok(&[
-        "intercept",
-        "on",
-        "--config",
-        &config,
-        "--user",
-        USER,
-        "--dry-run",
-    ]);
+    let printed = world.intercept_with(&["--dry-run"]);
     assert!(printed.starts_with("table inet refrain {"), "{printed}");
 }
 
@@ -55,13 +46,7 @@ fn rules_reject_and_reload_without_harm_to_others() {
         return;
     };
     let config = world.path("near.toml");
-    let on = ["intercept", "on", "--config", &config, "--user", USER];
-    let reject = [
-        &on[..],
-        &["--rule", "dst=10.77.0.0/16 port=9000 action=reject"],
-    ]
-    .concat();
-    world.refrain_ok(&reject);
+    world.intercept_with(&["--rule", "dst=10.77.0.0/16 port=9000 action=reject"]);
     let service = within(&world.service, || TcpListener::bind("10.77.0.2:9000")).expect("a port");
     let refused = within(&world.site, || TcpStream::connect("10.77.0.2:9000"));
     assert_eq!(
@@ -94,8 +79,7 @@ fn rules_reject_and_reload_without_harm_to_others() {
             "port=8080-8099 dst=10.77.0.0/16,fd77::/64 action=optimize"
         ]
     );
-    let wrong = [&on[..], &["--rule", "uid=no-such-user"]].concat();
-    let output = world.refrain(&wrong);
+    let output = world.refrain(&on(&config, &["--rule", "uid=no-such-user"]));
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("uid=no-such-user"), "{error}");
@@ -169,18 +153,7 @@ fn rules_that_reset_are_never_direct() {
     let Some(mut world) = World::new() else {
         return;
     };
-    let config = world.path("near.toml");
-    let rule = "dst=10.77.0.0/16 port=8080 on_failure=reset";
-    world.refrain_ok(&[
-        "intercept",
-        "on",
-        "--config",
-        &config,
-        "--user",
-        USER,
-        "--rule",
-        rule,
-    ]);
+    world.intercept_with(&["--rule", "dst=10.77.0.0/16 port=8080 on_failure=reset"]);
     world.wait_for(Outcome::Carried);
     signal(&world.near, Signal::KILL);
     world.near.take().expect("it ran").wait().expect("it ends");
@@ -196,7 +169,6 @@ fn rules_that_reset_are_never_direct() {
 fn rules_tell_programs_apart_by_user_group_and_control_group() {
     let Some(world) = World::new() else { return };
     let config = world.path("near.toml");
-    let on = ["intercept", "on", "--config", &config, "--user", USER];
     let (user, other) = ("64001", "64002");
     let of = |user: &str, group: &str| {
         world.program(&[
@@ -222,7 +194,7 @@ fn rules_tell_programs_apart_by_user_group_and_control_group() {
         ),
     ];
     for (rule, direct, carried) in cases {
-        world.refrain_ok(&[&on[..], &["--rule", &rule]].concat());
+        world.intercept_with(&["--rule", &rule]);
         world.wait_for(Outcome::Carried);
         assert_eq!(of(direct.0, direct.1), Outcome::Direct, "{rule}");
         assert_eq!(of(carried.0, carried.1), Outcome::Carried, "{rule}");
@@ -231,14 +203,14 @@ fn rules_tell_programs_apart_by_user_group_and_control_group() {
         return;
     };
     let rule = format!("cgroup={} action=direct", group.name);
-    world.refrain_ok(&[&on[..], &["--rule", &rule]].concat());
+    world.intercept_with(&["--rule", &rule]);
     world.wait_for(Outcome::Carried);
     assert_eq!(group.program(&world), Outcome::Direct, "{rule}");
     // It is another one now, and the rule is about the former.
     group.make_again();
     assert_eq!(group.program(&world), Outcome::Carried, "{rule}");
     drop(group);
-    let output = world.refrain(&[&on[..], &["--rule", &rule]].concat());
+    let output = world.refrain(&on(&config, &["--rule", &rule]));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(
         error.contains("does not exist: start its service"),
@@ -302,20 +274,11 @@ fn rules_that_are_kept_follow_control_groups_and_come_back() {
     };
     let before = world.ruleset();
     let config = world.path("near.toml");
-    let arguments = [
-        "intercept",
-        "on",
-        "--config",
-        &config,
-        "--user",
-        USER,
-        "--keep",
-    ];
     let group = ControlGroup::new("kept");
     let rule = group
         .as_ref()
         .map(|group| format!("cgroup={} action=direct", group.name));
-    let mut command = world.command(&arguments);
+    let mut command = world.command(&on(&config, &["--keep"]));
     if let (Some(group), Some(rule)) = (&group, &rule) {
         std::fs::remove_dir(&group.folder).expect("it is empty");
         command.args(["--rule", rule]);

@@ -232,8 +232,14 @@ impl World {
     }
 
     pub(crate) fn intercept(&self) {
+        self.intercept_with(&[]);
+    }
+
+    /// `refrain intercept on` with these arguments after those of the near end.
+    #[track_caller]
+    pub(crate) fn intercept_with(&self, arguments: &[&str]) -> String {
         let config = self.path("near.toml");
-        self.refrain_ok(&["intercept", "on", "--config", &config, "--user", USER]);
+        self.refrain_ok(&on(&config, arguments))
     }
 
     pub(crate) fn ruleset(&self) -> String {
@@ -366,6 +372,15 @@ fn join(one: (&str, &str, [&str; 2]), other: (&str, &str, [&str; 2])) {
             .args([&network_6, "dev", interface, "nodad"]));
         ok(Command::new("ip").args(["-n", namespace, "link", "set", interface, "up"]));
     }
+}
+
+/// The arguments of `refrain intercept on` for the near end with this file, and these.
+pub(crate) fn on<'a>(config: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
+    [
+        &["intercept", "on", "--config", config, "--user", USER],
+        arguments,
+    ]
+    .concat()
 }
 
 #[track_caller]

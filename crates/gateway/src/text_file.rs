@@ -26,7 +26,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Why there is no file at `path`, and what to do: `advice`, if there is any. A relative path may be right, and the
+/// Why there is no file at `path`, and the next step: `advice`, if there is any. A relative path may be right, and the
 /// directory wrong.
 pub(crate) fn no_such_file(path: &Path, advice: Option<&str>) -> String {
     match (env::current_dir(), advice) {

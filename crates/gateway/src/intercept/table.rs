@@ -37,13 +37,13 @@ pub struct Gateway {
 
 /// How the firewall names the control group that a rule names: how many parts of the path count, and the path from
 /// where it looks. None if the group is not there.
-pub type ControlGroups<'a> = dyn Fn(&str) -> Option<(usize, String)> + 'a;
+pub type PathOfGroup<'a> = dyn Fn(&str) -> Option<(usize, String)> + 'a;
 
 /// The script that makes the table of these rules. What a rule says of control groups that are not there is left out.
 pub fn script(
     rules: &[InterceptRule],
     gateway: &Gateway,
-    control_groups: &ControlGroups<'_>,
+    path_of_group: &PathOfGroup<'_>,
 ) -> String {
     let Gateway { port, user } = gateway;
     let mut text = format!(
@@ -91,7 +91,7 @@ pub fn script(
                 // The chain that refuses them counts them.
                 Action::Reject => " return".to_owned(),
             };
-            add(&mut text, rule, *number, &verdict, control_groups);
+            add(&mut text, rule, *number, &verdict, path_of_group);
         }
         text += "  }\n";
         let last_refused = own
@@ -116,7 +116,7 @@ pub fn script(
                     Action::Reject => " counter reject with tcp reset",
                     Action::Optimize | Action::Direct => " accept",
                 };
-                add(&mut text, rule, *number, verdict, control_groups);
+                add(&mut text, rule, *number, verdict, path_of_group);
             }
             text += "  }\n";
         }
@@ -141,7 +141,7 @@ fn add(
     rule: &InterceptRule,
     number: usize,
     verdict: &str,
-    control_groups: &ControlGroups<'_>,
+    path_of_group: &PathOfGroup<'_>,
 ) {
     let families: &[Option<bool>] = match rule.sources.is_empty() && rule.destinations.is_empty() {
         true => &[None],
@@ -152,7 +152,7 @@ fn add(
         false => rule
             .cgroups
             .iter()
-            .filter_map(|path| control_groups(path).map(Some))
+            .filter_map(|path| path_of_group(path).map(Some))
             .collect(),
     };
     for family in families {
