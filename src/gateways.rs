@@ -223,6 +223,11 @@ async fn serve(
                         keys.join(", ")
                     );
                 }
+                for rule in &new.intercept {
+                    if !started.has_listener_of(rule) {
+                        tracing::warn!("intercepted only after a restart: {rule}");
+                    }
+                }
             }
             Err(error) => tracing::error!("kept the old configuration: {error}"),
         }

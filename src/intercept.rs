@@ -128,15 +128,14 @@ fn replace(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
     let is_loaded = table()?.is_some();
     // A rule that cannot be loaded leaves the loaded ones.
     check(rules, script)?;
-    if is_loaded {
-        close_gate();
-    }
+    let gate = if is_loaded { close_gate() } else { Vec::new() };
     let replacement = format!("add table {TABLE}\ndelete table {TABLE}\n{script}");
     let result = nft(&["-f", "-"], &replacement).context("cannot load the rules");
-    if result.is_err() && is_loaded {
+    if result.is_err() {
         // A control group went after the check, for example. The loaded rules work again.
-        let gate = script.lines().filter(|line| line.contains("update @alive"));
-        let gate = gate.map(|line| format!("add rule {TABLE} gate {line}\n"));
+        let gate = gate
+            .iter()
+            .map(|line| format!("add rule {TABLE} gate {line}\n"));
         let _ = nft(&["-f", "-"], &gate.collect::<String>());
     }
     result.map(drop)
@@ -159,6 +158,13 @@ fn rules(arguments: &OnArguments) -> anyhow::Result<(Vec<InterceptRule>, Gateway
         let file = arguments.config.display();
         let text = "no rule: add intercept = [\"port=80,443 dst=10.20.0.0/16\"] to";
         return Err(UsageError(anyhow!("{text} {file}, or give --rule")).into());
+    }
+    InterceptRule::check_all(&rules).map_err(|error| UsageError(error.into()))?;
+    let is_unknown = |rule: &&InterceptRule| rule.has_name() || !config.has_listener_of(rule);
+    if let Some(rule) = arguments.rule.iter().find(is_unknown) {
+        let file = arguments.config.display();
+        let text = "the near end must know of rules with name, proxy_protocol and action=pass";
+        return Err(UsageError(anyhow!("--rule \"{rule}\": {text} (add it to {file})")).into());
     }
     let user = user(arguments.user.as_deref())?;
     Ok((rules, Gateway { port, user }))
@@ -222,13 +228,22 @@ fn remove() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn close_gate() {
+/// Returns the rules that renewed it.
+fn close_gate() -> Vec<String> {
     // An error is that of a table without a gate.
-    let _ = nft(
-        &["-f", "-"],
-        &format!("flush chain {TABLE} gate\nflush set {TABLE} alive\n"),
-    );
+    let listed = nft(&["list", "chain", "inet", "refrain", "gate"], "").unwrap_or_default();
+    let renewals: Vec<_> = listed
+        .lines()
+        .filter(|line| line.contains("update @"))
+        .collect();
+    let sets = renewals.iter().filter_map(|line| {
+        let (_, set) = line.split_once("update @")?;
+        Some(format!("flush set {TABLE} {}\n", set.split(' ').next()?))
+    });
+    let script = format!("flush chain {TABLE} gate\n{}", sets.collect::<String>());
+    let _ = nft(&["-f", "-"], &script);
     sleep(HANDSHAKES);
+    renewals.into_iter().map(str::to_owned).collect()
 }
 
 /// What is loaded, as the firewall has it.

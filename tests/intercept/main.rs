@@ -13,5 +13,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod failing;
+mod names;
 mod rules;
 mod world;

@@ -26,7 +26,7 @@ use crate::common::{
 pub(crate) const USER: &str = "64999";
 
 pub(crate) const SITE: &str = "10.77.0.1";
-const SERVICE: &str = "10.77.0.2";
+pub(crate) const SERVICE: &str = "10.77.0.2";
 pub(crate) const ORIGIN: &str = "10.77.0.2:8080";
 
 /// The same in the other family.
@@ -78,9 +78,14 @@ impl World {
 
     /// A site that is a router, whose machine behind is intercepted.
     pub(crate) fn router() -> Option<World> {
-        let world = World::with(
-            "transparent = \"*:15001\"\nclients = [\"10.88.0.0/16\", \"fd88::/64\"]\nintercept = [\"in=lan port=8080-8099\"]\n",
-        )?;
+        World::router_with("in=lan port=8080-8099")
+    }
+
+    /// The same with these rules.
+    pub(crate) fn router_with(rules: &str) -> Option<World> {
+        let world = World::with(&format!(
+            "transparent = \"*:15001\"\nclients = [\"10.88.0.0/16\", \"fd88::/64\"]\nintercept = [\"{rules}\"]\n"
+        ))?;
         let (site, behind) = (&world.site, &world.behind);
         make(behind);
         join((site, "lan", ROUTER), (behind, "lan", BEHIND));
@@ -106,7 +111,7 @@ impl World {
     }
 
     /// The near end's file has these lines beside its keys.
-    fn with(near_lines: &str) -> Option<World> {
+    pub(crate) fn with(near_lines: &str) -> Option<World> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if !geteuid().is_root() {
             println!("skipped: only root can make these networks");

@@ -52,7 +52,7 @@ use crate::access::Access;
 use crate::address;
 use crate::arguments::{Check, Options, Program};
 use crate::http_proxy::AcceptEncoding;
-use crate::intercept::rule::InterceptRule;
+use crate::intercept::{handling::Handling, rule::InterceptRule};
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::options::*;
@@ -245,6 +245,13 @@ impl Config {
         let mut ways_in = self.ways_in.iter();
         let way_in = ways_in.find(|way_in| *way_in.option == TRANSPARENT)?;
         Some(way_in.listen.port())
+    }
+
+    /// Whether the near end of this configuration has a listener for the connections of this rule, should it need one.
+    pub fn has_listener_of(&self, rule: &InterceptRule) -> bool {
+        let listeners = Handling::of_rules(&self.intercept);
+        let needed = rule.handling();
+        needed.is_none_or(|needed| listeners.contains(&needed))
     }
 
     /// What a link's engine is to do, with a cache of this size.

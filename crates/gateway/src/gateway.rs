@@ -9,7 +9,7 @@ mod dialler;
 mod peer;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -120,12 +120,13 @@ impl Gateway {
         for dial in &self.config.dials {
             tasks.spawn(Dialer::new(Arc::clone(self), self.peer(dial.key)).run());
         }
-        let mut redirected = self.config.ways_in.iter().zip(self.ways_in());
-        let redirected = redirected.find(|(way_in, _)| *way_in.option == TRANSPARENT);
-        if let Some((_, address)) = redirected {
-            let (gateway, port) = (Arc::clone(self), address.port());
+        let ways_in = self.config.ways_in.iter().zip(self.ways_in());
+        let redirected = ways_in.filter(|(way_in, _)| *way_in.option == TRANSPARENT);
+        let ports: BTreeSet<u16> = redirected.map(|(_, address)| address.port()).collect();
+        if !ports.is_empty() {
+            let (gateway, ports) = (Arc::clone(self), Vec::from_iter(ports));
             tasks.spawn(async move {
-                gate::keep(&gateway.gate, || gateway.takes_flows(), port).await;
+                gate::keep(&gateway.gate, || gateway.takes_flows(), &ports).await;
             });
         }
         if self.config.role == Role::Far {

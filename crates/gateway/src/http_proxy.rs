@@ -23,7 +23,7 @@
 mod accept_encoding;
 mod answer;
 mod body;
-mod fields;
+pub(crate) mod fields;
 #[cfg(test)]
 mod reference;
 mod request;

@@ -1,9 +1,12 @@
 //! Interception: the firewall of this machine hands connections to the gateway, and only while it works.
 //!
 //! ```text
-//! rule    which connections, and what happens to them, as users write it
-//! table   the rules as a script for nft, with the gate
-//! gate    renews the gate while the gateway accepts connections and has a link
+//! rule            which connections, and what happens to them, as users write it
+//! table           the rules as a script for nft, with the gate
+//! gate            renews the gate while the gateway accepts connections and has a link
+//! handling        how the gateway handles a redirected connection: it learns this from the port
+//! server_name     the name of the server, in a client's first bytes
+//! proxy_protocol  a header that tells a server the client's address
 //! ```
 //!
 //! The gate is a set in the kernel whose one element expires. Rules redirect connections only while it has the
@@ -11,7 +14,10 @@
 //! has to notice.
 
 pub(crate) mod gate;
+pub(crate) mod handling;
+pub(crate) mod proxy_protocol;
 pub mod rule;
+pub mod server_name;
 pub mod table;
 
 use std::{io, net::SocketAddr};

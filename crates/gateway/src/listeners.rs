@@ -162,7 +162,7 @@ impl Client {
         *self.descriptor.lock().expect("held for a moment") = None;
     }
 
-    async fn open(&self, target: &Target) -> Result<FlowHandle, Refusal> {
+    async fn open(&self, target: &Target, is_excluded: bool) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
         let within = self.listener.policy().timeouts.connect;
         let link = self
@@ -171,9 +171,8 @@ impl Client {
             .link(target, self.listener.way_in.peer);
         let link = timeout(within, link).await;
         let link = link.map_err(|_| Refusal::LinkDown)??;
-        let excluded = self.listener.policy().excludes(target);
         let (id, signals) = link
-            .open_flow(&target.to_string(), excluded)
+            .open_flow(&target.to_string(), is_excluded)
             .map_err(|error| match error {
                 refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
                 refrain_proto::link::OpenError::Draining => {
@@ -197,7 +196,8 @@ impl Client {
         target: &Target,
         early: &[u8],
     ) -> Result<(FlowHandle, usize), Refusal> {
-        let flow = self.open(target).await?;
+        let is_excluded = self.listener.policy().excludes(target);
+        let flow = self.open(target, is_excluded).await?;
         let sent = flow.write_first(early);
         let within = self.listener.policy().timeouts.connect + REPORT_TIME;
         match timeout(within, flow.signals().opened()).await {

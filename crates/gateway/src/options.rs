@@ -397,9 +397,11 @@ options! {
             "Have `refrain intercept on` redirect these connections to `transparent`. A rule is words such as \
              port=80,443 dst=10.20.0.0/16 uid=www-data, and matches if all its words do. The first rule that matches \
              counts. Keys: port, dst, src; for programs of this machine uid, gid, cgroup; for forwarded connections \
-             in, an interface or *. action is optimize (default), direct or reject. on_failure=reset refuses \
-             connections while the gateway does not work. By default they go direct. A change needs \
-             `refrain intercept on` again, or SIGHUP to one that runs with --keep.").repeats().with_commas().reloads(NEAR);
+             in, an interface or *; name, a server's name in TLS or HTTP. action is optimize (default), pass (through \
+             the link as it is), direct or reject. proxy_protocol=v2 sends the server the client's address. \
+             on_failure=reset refuses connections while the gateway does not work. By default they go direct. A \
+             change needs `refrain intercept on` again, or SIGHUP to one that runs with --keep. Names are reloaded on \
+             SIGHUP.").repeats().with_commas().reloads(NEAR);
         ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
             "Choose the encodings that `http_proxy` asks origins for. `identity`: plain content, in which the \
              link finds repeats, and which it compresses. Upgrades, requests with `Cache-Control: no-transform` \

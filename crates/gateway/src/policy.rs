@@ -6,6 +6,7 @@ use crate::{
     access::Access,
     config::{Config, Timeouts},
     http_proxy::AcceptEncoding,
+    intercept::rule::InterceptRule,
     keys::PublicKey,
     refusal::Refusal,
     rules::{AllowRules, ExcludeRules, Route},
@@ -22,6 +23,8 @@ pub(crate) struct Policy {
     pub(crate) routes: Vec<Route>,
     /// What is sent as it is.
     pub exclude: ExcludeRules,
+    /// What happens to redirected connections.
+    pub(crate) intercept: Vec<InterceptRule>,
     /// What the HTTP proxy asks for, but of excluded targets.
     accept_encoding: AcceptEncoding,
     /// Who may use the listeners for applications.
@@ -47,6 +50,7 @@ impl Policy {
             allow: config.allow.clone(),
             routes: config.routes.clone(),
             exclude: config.exclude.clone(),
+            intercept: config.intercept.clone(),
             accept_encoding: config.accept_encoding,
             access: config.access.clone(),
             timeouts: config.timeouts,

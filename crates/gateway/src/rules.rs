@@ -139,7 +139,7 @@ pub struct Rule {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum HostPattern {
+pub(crate) enum HostPattern {
     Any,
     Name(String),
     /// Names below this suffix, which is stored with its leading dot.
@@ -183,13 +183,23 @@ impl Rule {
             return false;
         }
         match &self.host {
-            HostPattern::Any => true,
-            HostPattern::Name(name) => requested_name(requested_host).eq_ignore_ascii_case(name),
-            HostPattern::Below(suffix) => is_below(requested_name(requested_host), suffix),
             HostPattern::Net(net) => {
                 let address = resolved.or_else(|| literal_address(requested_host));
                 address.is_some_and(|address| net.contains(&address.to_canonical()))
             }
+            host => host.covers_name(requested_host),
+        }
+    }
+}
+
+impl HostPattern {
+    /// Whether a host with this name matches. It says nothing of addresses.
+    pub(crate) fn covers_name(&self, host: &str) -> bool {
+        match self {
+            HostPattern::Any => true,
+            HostPattern::Name(name) => requested_name(host).eq_ignore_ascii_case(name),
+            HostPattern::Below(suffix) => is_below(requested_name(host), suffix),
+            HostPattern::Net(_) => false,
         }
     }
 }

@@ -88,6 +88,16 @@ impl Target {
         Ok(Target { host, port })
     }
 
+    /// The address, unless it is a name.
+    pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
+        let host: IpAddr = match self.host {
+            Host::Domain(_) => return None,
+            Host::Ipv4(address) => address.into(),
+            Host::Ipv6(address) => address.into(),
+        };
+        Some(SocketAddr::new(host, self.port))
+    }
+
     /// Reads `HOST:PORT`, or `HOST` with this port.
     pub(crate) fn with_default_port(text: &str, port: u16) -> Result<Target, TargetError> {
         match text.contains(':') && !text.ends_with(']') {

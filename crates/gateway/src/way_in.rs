@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::{
+    intercept::handling::Handling,
     keys::PublicKey,
     options::{Entrance, OptionSpec},
     target::Target,
@@ -19,6 +20,8 @@ pub struct WayIn {
     pub target: Option<Target>,
     /// The peer behind which that is, if the option names one.
     pub peer: Option<PublicKey>,
+    /// How redirected connections are handled that come here.
+    pub(crate) handling: Handling,
 }
 
 impl WayIn {
@@ -29,6 +32,7 @@ impl WayIn {
             listen,
             target: None,
             peer: None,
+            handling: Handling::PLAIN,
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{Config, FindPeer};
 use crate::address::{self, ListenError};
-use crate::intercept::rule::InterceptRule;
+use crate::intercept::{handling::Handling, rule::InterceptRule};
 use crate::options::{
     ADMIN, Entrance, FORWARD, INTERCEPT, LISTEN, OptionSpec, TRANSPARENT, ways_in,
 };
@@ -49,7 +49,33 @@ pub(super) fn read_ways_in(
         }),
     };
     let ways_in = ways_in().map(read).collect::<Result<Vec<_>, _>>()?;
-    Ok(ways_in.concat())
+    with_handlings(ways_in.concat(), settings)
+}
+
+/// Adds the listeners for redirected connections that rules have handled otherwise than most.
+fn with_handlings(ways_in: Vec<WayIn>, settings: &Settings) -> Result<Vec<WayIn>, ConfigError> {
+    let handlings = Handling::of_rules(&settings.many::<InterceptRule>(&INTERCEPT)?);
+    let mut all = Vec::new();
+    for way_in in ways_in {
+        if *way_in.option != TRANSPARENT {
+            all.push(way_in);
+            continue;
+        }
+        for &handling in &handlings {
+            let mut own = way_in.clone();
+            let port = own.listen.port();
+            let needs =
+                "rules with name, proxy_protocol or action=pass need a port from 1 to 65530";
+            own.listen.set_port(match (port, handling.port_offset()) {
+                (port, 0) => port,
+                (1..=65530, offset) => port + offset,
+                _ => return Err(settings.wrong(&TRANSPARENT, needs)),
+            });
+            own.handling = handling;
+            all.push(own);
+        }
+    }
+    Ok(all)
 }
 
 /// The rules, which need a listener that their connections reach.
@@ -58,6 +84,7 @@ pub(super) fn read_intercept_rules(
     ways_in: &[WayIn],
 ) -> Result<Vec<InterceptRule>, ConfigError> {
     let rules = settings.many::<InterceptRule>(&INTERCEPT)?;
+    InterceptRule::check_all(&rules).map_err(|error| settings.wrong(&INTERCEPT, error))?;
     let mut listeners = ways_in
         .iter()
         .filter(|way_in| *way_in.option == TRANSPARENT);
@@ -98,6 +125,7 @@ pub(super) fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn
                 .map_err(|error| wrong("target", target, &error))?,
         ),
         peer: find_peer(peer)?,
+        handling: Handling::PLAIN,
     })
 }
 

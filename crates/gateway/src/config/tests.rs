@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::arguments::{CheckOptions, FarOptions, NearOptions};
+use crate::intercept::handling::Handling;
 use crate::options::{Role, STORE};
 
 #[derive(Parser)]
@@ -74,6 +75,7 @@ impl Fixture {
 /// A forward of a near end with one peer.
 fn forward(listen: &str, target: &str) -> WayIn {
     WayIn {
+        handling: Handling::PLAIN,
         option: &FORWARD,
         listen: listen.parse().unwrap(),
         target: Some(target.parse().unwrap()),

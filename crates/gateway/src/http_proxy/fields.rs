@@ -49,7 +49,7 @@ pub(crate) fn push_end_to_end(head: &mut Vec<u8>, fields: &[Header], without: &[
 }
 
 /// The values of all fields of that name.
-pub(super) fn values<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+pub(crate) fn values<'a>(fields: &'a [Header], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     let named = move |field: &&Header| field.name.eq_ignore_ascii_case(name);
     fields.iter().filter(named).map(|field| field.value)
 }

@@ -98,23 +98,23 @@ impl Gate {
         *self.probe.lock().expect("held for a moment") == Some(client)
     }
 
-    /// Renews the element of each family, unless the gate is to be closed.
-    fn renew(&self, sockets: &[(UdpSocket, SocketAddr)]) {
+    /// Renews the element of each family in the gate of this port, unless the gates are to be closed.
+    fn renew(&self, sockets: &[(UdpSocket, IpAddr)], port: u16) {
         // Held while packets go out, so that `close` knows the time of the last one.
         let mut renewed = self.renewed.lock().expect("held for a moment");
         if self.is_bypassed() || self.is_closing.load(Ordering::Relaxed) {
             return;
         }
-        for (socket, listener) in sockets {
+        for &(ref socket, loopback) in sockets {
             // The table drops the packet, which is an error of its sender.
-            let _ = socket.try_send_to(&[], *listener);
+            let _ = socket.try_send_to(&[], SocketAddr::new(loopback, port));
         }
         *renewed = Some(Instant::now());
     }
 }
 
-/// Renews the gate of the table that redirects to `port` while `takes_flows`, until the task is aborted.
-pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, port: u16) {
+/// Renews the gates of the table that redirects to `ports` while `takes_flows`, until the task is aborted.
+pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, ports: &[u16]) {
     let mut sockets = Vec::new();
     for loopback in [
         IpAddr::from(Ipv4Addr::LOCALHOST),
@@ -122,33 +122,35 @@ pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, port: u16)
     ] {
         // Without IPv6, nothing of it is redirected.
         if let Ok(socket) = UdpSocket::bind((loopback, 0)).await {
-            sockets.push((socket, SocketAddr::new(loopback, port)));
+            sockets.push((socket, loopback));
         }
     }
-    let listener = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut ticks = interval(RENEW_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_reported = false;
     loop {
         ticks.tick().await;
-        match timeout(PROBE_TIMEOUT, probe(gate, listener)).await {
-            Ok(Ok(())) => {
-                if takes_flows() {
-                    gate.renew(&sockets);
+        for &port in ports {
+            let listener = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            match timeout(PROBE_TIMEOUT, probe(gate, listener)).await {
+                Ok(Ok(())) => {
+                    if takes_flows() {
+                        gate.renew(&sockets, port);
+                    }
                 }
-            }
-            // A lack of descriptors, for example: the process works.
-            Ok(Err(error)) => {
-                gate.count_progress();
-                let is_closing = gate.is_closing.load(Ordering::Relaxed);
-                if !core::mem::replace(&mut is_reported, true) && !is_closing {
-                    tracing::warn!(
-                        "connections are not intercepted: cannot connect to {listener}: {error}"
-                    );
+                // A lack of descriptors, for example: the process works.
+                Ok(Err(error)) => {
+                    gate.count_progress();
+                    let is_closing = gate.is_closing.load(Ordering::Relaxed);
+                    if !core::mem::replace(&mut is_reported, true) && !is_closing {
+                        tracing::warn!(
+                            "connections are not intercepted: cannot connect to {listener}: {error}"
+                        );
+                    }
                 }
+                // The listener has more to do than it can: new connections go direct meanwhile.
+                Err(_) => {}
             }
-            // The listener has more to do than it can: new connections go direct meanwhile.
-            Err(_) => {}
         }
     }
 }

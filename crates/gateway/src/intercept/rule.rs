@@ -3,9 +3,17 @@
 //! A rule is words of the form `key=value`, such as `port=80,443 dst=10.20.0.0/16 uid=www-data`. A connection matches
 //! if all keys match, and a key matches if one of its values does. Of several rules, the first that matches counts.
 
-use std::{fmt, net::IpAddr, ops::RangeInclusive, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    str::FromStr,
+};
 
 use ipnet::IpNet;
+
+use super::handling::{Carriage, Handling};
+use crate::rules::HostPattern;
 
 /// The longest rule, in bytes.
 const RULE_BYTES_MAX: usize = 4096;
@@ -28,19 +36,25 @@ pub struct InterceptRule {
     pub(super) groups: Vec<String>,
     /// Control groups of programs, as paths below the root of cgroup version 2; any if empty.
     pub(super) cgroups: Vec<String>,
+    /// Names of servers, which clients give in their first bytes; any if empty.
+    names: Vec<HostPattern>,
     /// What happens to the connections.
     pub(super) action: Action,
+    /// Whether the server gets a header with the client's address.
+    has_header: bool,
     /// Where they go while the gateway does not work.
     pub(super) on_failure: OnFailure,
 }
 
 /// What happens to a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// It goes through the link.
     #[default]
     Optimize,
-    /// The kernel leaves it alone.
+    /// It goes through the link as it is.
+    Pass,
+    /// It goes to the server, and not through the link. By a rule without names, the kernel leaves it alone.
     Direct,
     /// It is refused.
     Reject,
@@ -71,7 +85,7 @@ pub enum InterceptRuleError {
     NoValue(String),
     /// A key that there is not.
     #[error(
-        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, action, on_failure)"
+        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, proxy_protocol, on_failure)"
     )]
     UnknownKey(String),
     /// A key twice.
@@ -102,9 +116,22 @@ pub enum InterceptRuleError {
     #[error("src and dst have no address family in common")]
     Families,
     /// A way of failing, of connections that the gateway does not get.
-    #[error("on_failure is only for action=optimize")]
+    #[error(
+        "on_failure is only for connections that the near end gets: those of action=optimize, action=pass or name"
+    )]
     NoFailure,
+    /// A header, for connections that do not go through the link.
+    #[error("proxy_protocol is only for action=optimize and action=pass")]
+    NoHeader,
 }
+
+/// A rule that comes after one with a name, and that the near end cannot decide.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" comes after a rule with name, but has other values of in, uid, gid or cgroup: the near end knows only names, \
+     addresses and ports (put this rule first)"
+)]
+pub struct UndecidableRule(InterceptRule);
 
 impl InterceptRule {
     /// The control groups that it names.
@@ -115,6 +142,97 @@ impl InterceptRule {
     /// Whether it is about forwarded connections.
     pub(crate) fn is_forwarded(&self) -> bool {
         !self.interfaces.is_empty()
+    }
+
+    /// How the near end handles its connections; none if it does not get them.
+    pub(crate) fn handling(&self) -> Option<Handling> {
+        let is_excluded = match self.action {
+            _ if !self.names.is_empty() => {
+                return Some(Handling::ByName {
+                    is_forwarded: self.is_forwarded(),
+                });
+            }
+            Action::Optimize => false,
+            Action::Pass => true,
+            Action::Direct | Action::Reject => return None,
+        };
+        Some(Handling::Carry(Carriage {
+            is_excluded,
+            has_header: self.has_header,
+        }))
+    }
+
+    /// Fails if the near end could not decide about a connection that a rule with a name is about.
+    pub fn check_all(rules: &[InterceptRule]) -> Result<(), UndecidableRule> {
+        for is_forwarded in [false, true] {
+            let mut rules = InterceptRule::from_first_name(rules, is_forwarded);
+            let Some(first) = rules.next() else { continue };
+            if let Some(other) = rules.find(|rule| !rule.has_kernel_keys_of(first)) {
+                return Err(UndecidableRule(other.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rules about such connections, from the first that has a name.
+    fn from_first_name(
+        rules: &[InterceptRule],
+        is_forwarded: bool,
+    ) -> impl Iterator<Item = &InterceptRule> {
+        let rules = rules.iter();
+        let rules = rules.filter(move |rule| rule.is_forwarded() == is_forwarded);
+        rules.skip_while(|rule| rule.names.is_empty())
+    }
+
+    /// Whether it has the same values of those keys that only the kernel can decide about.
+    fn has_kernel_keys_of(&self, other: &InterceptRule) -> bool {
+        self.interfaces == other.interfaces
+            && self.users == other.users
+            && self.groups == other.groups
+            && self.cgroups == other.cgroups
+    }
+
+    /// What happens to a connection that the kernel left to the near end because of a rule with a name, and how the
+    /// link carries it.
+    pub(crate) fn decide(
+        rules: &[InterceptRule],
+        is_forwarded: bool,
+        client: SocketAddr,
+        server: SocketAddr,
+        name: Option<&str>,
+    ) -> (Action, Carriage) {
+        let in_one = |nets: &[IpNet], address: SocketAddr| {
+            let address = address.ip().to_canonical();
+            nets.is_empty() || nets.iter().any(|net| net.contains(&address))
+        };
+        let has_name = |rule: &InterceptRule| {
+            let mut names = rule.names.iter();
+            rule.names.is_empty()
+                || name.is_some_and(|name| names.any(|pattern| pattern.covers_name(name)))
+        };
+        let matches = |rule: &&InterceptRule| {
+            let mut ports = rule.ports.iter();
+            (rule.ports.is_empty() || ports.any(|range| range.contains(&server.port())))
+                && in_one(&rule.sources, client)
+                && in_one(&rule.destinations, server)
+                && has_name(rule)
+        };
+        match InterceptRule::from_first_name(rules, is_forwarded).find(matches) {
+            Some(rule) => {
+                let carriage = Carriage {
+                    is_excluded: rule.action == Action::Pass,
+                    has_header: rule.has_header,
+                };
+                (rule.action, carriage)
+            }
+            // No rule is about it.
+            None => (Action::Direct, Carriage::default()),
+        }
+    }
+
+    /// Whether the near end must know the rule itself.
+    pub fn has_name(&self) -> bool {
+        !self.names.is_empty()
     }
 
     /// Whether connections of this family can match.
@@ -162,10 +280,19 @@ impl FromStr for InterceptRule {
                     let expected = "a path such as system.slice/app.service";
                     rule.cgroups = read(key, values, expected, cgroup)?;
                 }
+                "name" => {
+                    let expected = "a server's name, *.SUFFIX, or * for any name";
+                    rule.names = read(key, values, expected, server_name)?;
+                }
+                "proxy_protocol" => {
+                    rule.has_header =
+                        one(key, values, "v2", |value| (value == "v2").then_some(true))?;
+                }
                 "action" => {
-                    rule.action = one(key, values, "optimize, direct or reject", |value| {
+                    rule.action = one(key, values, "optimize, pass, direct or reject", |value| {
                         Some(match value {
                             "optimize" => Action::Optimize,
+                            "pass" => Action::Pass,
                             "direct" => Action::Direct,
                             "reject" => Action::Reject,
                             _ => return None,
@@ -198,14 +325,17 @@ impl FromStr for InterceptRule {
         {
             return Err(Error::Families);
         }
-        if seen.contains(&"on_failure") && rule.action != Action::Optimize {
+        if seen.contains(&"on_failure") && rule.handling().is_none() {
             return Err(Error::NoFailure);
+        }
+        if rule.has_header && !matches!(rule.action, Action::Optimize | Action::Pass) {
+            return Err(Error::NoHeader);
         }
         Ok(rule)
     }
 }
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "port",
     "dst",
     "src",
@@ -213,7 +343,9 @@ const KEYS: [&str; 9] = [
     "uid",
     "gid",
     "cgroup",
+    "name",
     "action",
+    "proxy_protocol",
     "on_failure",
 ];
 
@@ -317,6 +449,13 @@ fn account(text: &str) -> Option<String> {
     is_account.then(|| text.to_owned())
 }
 
+/// A name of servers. Addresses have the key `dst`.
+fn server_name(text: &str) -> Option<HostPattern> {
+    text.parse()
+        .ok()
+        .filter(|name| !matches!(name, HostPattern::Net(_)))
+}
+
 /// A control group's path, without slashes at its ends.
 fn cgroup(text: &str) -> Option<String> {
     let path = text.trim_matches('/');
@@ -347,13 +486,21 @@ impl fmt::Display for InterceptRule {
             ("uid", names(&self.users)),
             ("gid", names(&self.groups)),
             ("cgroup", names(&self.cgroups)),
+            (
+                "name",
+                list(&mut self.names.iter().map(HostPattern::to_string)),
+            ),
         ];
         let action = match self.action {
             Action::Optimize => "optimize",
+            Action::Pass => "pass",
             Action::Direct => "direct",
             Action::Reject => "reject",
         };
         words.push(("action", action.to_owned()));
+        if self.has_header {
+            words.push(("proxy_protocol", "v2".to_owned()));
+        }
         if self.on_failure == OnFailure::Reset {
             words.push(("on_failure", "reset".to_owned()));
         }
@@ -391,6 +538,9 @@ mod tests {
             "in=lan0,wlan0 action=optimize on_failure=reset",
             "dst=::1 in=* action=reject",
             "uid=www-data,1000 gid=adm cgroup=system.slice/app.service action=optimize",
+            "port=443 name=*.example.org,shop.example action=pass on_failure=reset",
+            "in=* name=* action=reject",
+            "port=80 action=pass proxy_protocol=v2",
         ] {
             assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));
         }
@@ -416,6 +566,10 @@ mod tests {
             ("in=lan0 uid=0", Error::Contradiction("uid")),
             ("src=10.0.0.0/8 dst=fd00::/8", Error::Families),
             ("action=direct on_failure=reset", Error::NoFailure),
+            (
+                "name=a.example action=direct proxy_protocol=v2",
+                Error::NoHeader,
+            ),
             (
                 "src=10.20.1.2/16",
                 Error::HostBits {
@@ -443,12 +597,87 @@ mod tests {
             ("cgroup=a/../b", "cgroup"),
             ("cgroup=a\"b", "cgroup"),
             ("action=drop", "action"),
+            ("name=10.20.0.5", "name"),
+            ("name=a.*.example", "name"),
+            ("name=a,,b", "name"),
+            ("proxy_protocol=v1", "proxy_protocol"),
             ("on_failure=hang", "on_failure"),
         ] {
             let found = rule(wrong);
             let is_of_key = matches!(&found, Err(Error::Value { key: of, .. }) if *of == key);
             assert!(is_of_key, "{wrong}: {found:?}");
         }
+    }
+
+    #[test]
+    fn the_near_end_decides_by_name_as_the_rules_say_in_their_order() {
+        let rules = [
+            "port=80 dst=10.9.0.0/16 action=reject",
+            "port=443,80 name=*.bank.example action=direct",
+            "port=443 name=*.bank.example,media.example action=pass proxy_protocol=v2",
+            "dst=10.20.0.0/16 name=evil.example action=reject",
+            "port=80,443",
+            "in=lan0 name=* action=reject",
+        ];
+        let rules = rules.map(|text| rule(text).expect("a rule"));
+        assert_eq!(InterceptRule::check_all(&rules), Ok(()));
+        let decide = |server: &str, name| {
+            let client = "[::ffff:10.1.0.2]:40000".parse().expect("an address");
+            let server = server.parse().expect("an address");
+            let (action, carriage) = InterceptRule::decide(&rules, false, client, server, name);
+            (action, carriage.has_header)
+        };
+        let plain = (Action::Optimize, false);
+        for (server, name, expected) in [
+            (
+                "10.20.0.5:443",
+                Some("www.bank.example"),
+                (Action::Direct, false),
+            ),
+            ("10.20.0.5:443", Some("media.example"), (Action::Pass, true)),
+            ("10.20.0.5:80", Some("media.example"), plain),
+            (
+                "10.20.0.5:80",
+                Some("evil.example"),
+                (Action::Reject, false),
+            ),
+            ("10.21.0.5:80", Some("evil.example"), plain),
+            ("10.20.0.5:80", Some("bank.example"), plain),
+            ("10.20.0.5:443", None, plain),
+            // The kernel has decided about those of the first rule.
+            ("10.9.0.5:80", None, plain),
+            ("10.20.0.5:22", None, (Action::Direct, false)),
+        ] {
+            assert_eq!(decide(server, name), expected, "{server} {name:?}");
+        }
+    }
+
+    #[test]
+    fn rules_that_only_the_kernel_can_decide_about_come_before_names() {
+        let check = |texts: &[&str]| {
+            let rules: Vec<_> = texts
+                .iter()
+                .map(|text| rule(text).expect("a rule"))
+                .collect();
+            let found = InterceptRule::check_all(&rules).map_err(|error| error.0.to_string());
+            found.err()
+        };
+        assert_eq!(
+            check(&["uid=0 action=direct", "name=a.example", "port=80"]),
+            None
+        );
+        assert_eq!(
+            check(&["uid=5 name=a.example", "in=lan0", "uid=5 port=80"]),
+            None
+        );
+        assert_eq!(
+            check(&["name=a.example", "uid=0 action=direct"]).as_deref(),
+            Some("uid=0 action=direct")
+        );
+        assert_eq!(
+            check(&["in=lan0 name=a.example", "in=lan1"]).as_deref(),
+            Some("in=lan1 action=optimize")
+        );
     }
 
     proptest! {

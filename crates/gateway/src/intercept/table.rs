@@ -1,7 +1,7 @@
 //! The table of the firewall that intercepts, as a script for `nft -f`.
 //!
 //! ```text
-//! set alive       an element for each address family, which expires: the gate
+//! set alive..     an element for each address family, which expires: the gate of a port
 //! chain gate      a packet of the gateway to itself renews its element, and is dropped
 //! chain local     connections of programs of this machine
 //! chain forwarded connections that come in by an interface
@@ -12,7 +12,10 @@ use std::{fmt::Write, net::IpAddr, ops::RangeInclusive};
 
 use ipnet::IpNet;
 
-use super::rule::{Action, InterceptRule, OnFailure, show};
+use super::{
+    handling::Handling,
+    rule::{Action, InterceptRule, OnFailure, show},
+};
 
 /// The table's family and name.
 pub const TABLE: &str = "inet refrain";
@@ -29,7 +32,8 @@ pub(crate) const OWN_MARK: u32 = 0x7ef;
 /// The gateway that the table is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gateway {
-    /// The port of its listener for redirected connections.
+    /// The port of its listener for redirected connections. Those after it are for connections that it handles
+    /// otherwise.
     pub port: u16,
     /// The number of its user.
     pub user: u32,
@@ -46,21 +50,30 @@ pub fn script(
     path_of_group: &PathOfGroup<'_>,
 ) -> String {
     let Gateway { port, user } = gateway;
-    let mut text = format!(
-        "table {TABLE} {{
-  comment \"{COMMENT}\"
-  set alive {{
+    let handlings = Handling::of_rules(rules);
+    let mut text = format!("table {TABLE} {{\n  comment \"{COMMENT}\"\n");
+    for handling in &handlings {
+        text += &format!(
+            "  set {} {{
     type nf_proto
     flags dynamic,timeout
     timeout {GATE_MS}ms
   }}
-  chain gate {{
-    type filter hook output priority 0
-    meta skuid {user} ip daddr 127.0.0.1 udp dport {port} update @alive {{ meta nfproto timeout {GATE_MS}ms }} drop
-    meta skuid {user} ip6 daddr ::1 udp dport {port} update @alive {{ meta nfproto timeout {GATE_MS}ms }} drop
-  }}
-"
-    );
+",
+            gate(*handling)
+        );
+    }
+    text += "  chain gate {\n    type filter hook output priority 0\n";
+    for handling in &handlings {
+        let (gate, port) = (gate(*handling), port + handling.port_offset());
+        for listener in ["ip daddr 127.0.0.1", "ip6 daddr ::1"] {
+            text += &format!(
+                "    meta skuid {user} {listener} udp dport {port} update @{gate} \
+                 {{ meta nfproto timeout {GATE_MS}ms }} drop\n"
+            );
+        }
+    }
+    text += "  }\n";
     for is_forwarded in [false, true] {
         let own = rules.iter().enumerate();
         let own: Vec<_> = own
@@ -81,22 +94,23 @@ pub fn script(
             is_forwarded,
         );
         for (number, rule) in &own {
-            let gate = match rule.on_failure {
-                OnFailure::Direct => " meta nfproto @alive",
-                OnFailure::Reset => "",
-            };
-            let verdict = match rule.action {
-                Action::Optimize => format!("{gate} counter redirect to :{port}"),
-                Action::Direct => " counter return".to_owned(),
+            let verdict = match (rule.handling(), rule.action) {
+                (Some(handling), _) => {
+                    let gate = match rule.on_failure {
+                        OnFailure::Direct => format!(" meta nfproto @{}", gate(handling)),
+                        OnFailure::Reset => String::new(),
+                    };
+                    let port = port + handling.port_offset();
+                    format!("{gate} counter redirect to :{port}")
+                }
                 // The chain that refuses them counts them.
-                Action::Reject => " return".to_owned(),
+                (None, Action::Reject) => " return".to_owned(),
+                (None, _) => " counter return".to_owned(),
             };
             add(&mut text, rule, *number, &verdict, path_of_group);
         }
         text += "  }\n";
-        let last_refused = own
-            .iter()
-            .rposition(|(_, rule)| rule.action == Action::Reject);
+        let last_refused = own.iter().rposition(|(_, rule)| is_refused_by_kernel(rule));
         if let Some(last) = last_refused {
             let (name, hook) = match is_forwarded {
                 false => ("refused_local", "output"),
@@ -112,9 +126,9 @@ pub fn script(
             // Answers of servers here are packets of output too.
             text += "    ct direction reply return\n";
             for (number, rule) in &own[..=last] {
-                let verdict = match rule.action {
-                    Action::Reject => " counter reject with tcp reset",
-                    Action::Optimize | Action::Direct => " accept",
+                let verdict = match is_refused_by_kernel(rule) {
+                    true => " counter reject with tcp reset",
+                    false => " accept",
                 };
                 add(&mut text, rule, *number, verdict, path_of_group);
             }
@@ -123,6 +137,18 @@ pub fn script(
     }
     text += "}\n";
     text
+}
+
+/// The set that is the gate of connections that are handled so.
+fn gate(handling: Handling) -> String {
+    match handling.port_offset() {
+        0 => "alive".to_owned(),
+        offset => format!("alive_{offset}"),
+    }
+}
+
+fn is_refused_by_kernel(rule: &InterceptRule) -> bool {
+    rule.handling().is_none() && rule.action == Action::Reject
 }
 
 /// Begins a chain, with the connections that no rule is about: the gateway's own, and those to this machine.

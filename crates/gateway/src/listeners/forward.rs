@@ -12,11 +12,20 @@ impl Client {
         let listener = Arc::clone(&self.listener);
         let target = listener.way_in.target.as_ref();
         let target = target.expect("a forward has a target");
-        self.carry("forwarded", target).await
+        let is_excluded = listener.policy().excludes(target);
+        self.carry("forwarded", target, is_excluded, Vec::new())
+            .await
     }
 
-    /// Passes the bytes of a client that speaks to its target from the start: it learns of a refusal by a reset.
-    pub(super) async fn carry(self, kind: &str, target: &Target) -> io::Result<()> {
+    /// Passes `early` and then the bytes of a client that speaks to its target from the start: it learns of a refusal by
+    /// a reset.
+    pub(super) async fn carry(
+        self,
+        kind: &str,
+        target: &Target,
+        is_excluded: bool,
+        early: Vec<u8>,
+    ) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
         let peer = listener.gateway.config.role.peer();
         let refused = |refusal: Refusal| {
@@ -26,13 +35,10 @@ impl Client {
                 format!("refused a {kind} connection to {target}: {reason}"),
             );
         };
-        match self.open(target).await {
+        match self.open(target, is_excluded).await {
             Ok(flow) => {
                 // Bytes flow before the target has answered: a refusal resets them.
-                self.run(flow, Vec::new())
-                    .await
-                    .into_iter()
-                    .for_each(refused);
+                self.run(flow, early).await.into_iter().for_each(refused);
                 Ok(())
             }
             Err(refusal) => {

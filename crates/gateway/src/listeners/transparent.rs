@@ -1,27 +1,124 @@
-//! Connections that the kernel redirected here: each is a flow to its original destination.
+//! Connections that the kernel redirected here: each is a flow to its original destination, unless a rule says otherwise.
 
-use std::{io, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use socket2::SockRef;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    time::timeout,
+};
 
 use super::Client;
-use crate::redirected::original_target;
+use crate::{
+    flow::prepare,
+    intercept::{
+        self,
+        handling::{Carriage, Handling},
+        proxy_protocol,
+        rule::{Action, InterceptRule},
+        server_name::{self, Search},
+    },
+    redirected::original_target,
+    target::Target,
+};
+
+/// How long a client has for the bytes that name its server. Where the server speaks first, it waits this long too.
+const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Client {
-    pub(super) async fn transparent(self) -> io::Result<()> {
+    pub(super) async fn transparent(mut self) -> io::Result<()> {
         // First: whatever happens from here on, the client sees a reset and not an end.
         self.reset()?;
         let listener = Arc::clone(&self.listener);
-        if listener.gateway.gate.is_probe(self.tcp.peer_addr()?) {
+        let client = self.tcp.peer_addr()?;
+        if listener.gateway.gate.is_probe(client) {
             return Ok(());
         }
         let redirected = listener.redirected.as_ref();
         let names = redirected.map(|redirected| &*redirected.names);
-        match original_target(&self.tcp, names) {
-            Ok(target) => self.carry("redirected", &target).await,
+        let target = match original_target(&self.tcp, names) {
+            Ok(target) => target,
             Err(error) => {
                 let reason = format!("reset a connection from {}: {error}", self.address);
                 listener.refuse(&error, reason);
-                Ok(())
+                return Ok(());
+            }
+        };
+        let is_forwarded = match listener.way_in.handling {
+            Handling::Carry(how) => return self.carry_redirected(&target, how, Vec::new()).await,
+            Handling::ByName { is_forwarded } => is_forwarded,
+        };
+        let Some(server) = target.socket_address() else {
+            // A name, of `refrain run`, which has no rules.
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mut early = Vec::new();
+        let name = timeout(NAME_TIMEOUT, self.read_server_name(&mut early)).await;
+        let name = name.unwrap_or(Ok(None))?;
+        let rules = &listener.policy().intercept;
+        let (action, how) =
+            InterceptRule::decide(rules, is_forwarded, client, server, name.as_deref());
+        match action {
+            Action::Optimize | Action::Pass => self.carry_redirected(&target, how, early).await,
+            Action::Direct => self.relay(server, &early).await,
+            Action::Reject => Ok(()),
+        }
+    }
+
+    /// Reads until the name of the server is known, or that there is none. All bytes go to `early`.
+    async fn read_server_name(&mut self, early: &mut Vec<u8>) -> io::Result<Option<String>> {
+        loop {
+            match server_name::search(early) {
+                Search::Found(name) => return Ok(Some(name)),
+                Search::Nameless => return Ok(None),
+                // An end is passed on later.
+                Search::More if self.tcp.read_buf(early).await? == 0 => return Ok(None),
+                Search::More => {}
             }
         }
+    }
+
+    async fn carry_redirected(
+        self,
+        target: &Target,
+        how: Carriage,
+        early: Vec<u8>,
+    ) -> io::Result<()> {
+        let is_excluded = how.is_excluded || self.listener.policy().excludes(target);
+        let early = match (how.has_header, target.socket_address()) {
+            (true, Some(server)) => {
+                let mut all = proxy_protocol::header(self.tcp.peer_addr()?, server);
+                all.extend(early);
+                all
+            }
+            _ => early,
+        };
+        self.carry("redirected", target, is_excluded, early).await
+    }
+
+    /// Passes `early` and all further bytes to the server without the link.
+    async fn relay(mut self, server: SocketAddr, early: &[u8]) -> io::Result<()> {
+        let gateway = Arc::clone(&self.listener.gateway);
+        let own = self
+            .request_came()
+            .and_then(|()| gateway.descriptors.for_flow());
+        let Ok(_of_server) = own else {
+            let error = io::Error::from(io::ErrorKind::QuotaExceeded);
+            let reason =
+                format!("refused a redirected connection to {server}: too many open files");
+            self.listener.refuse(&error, reason);
+            return Ok(());
+        };
+        let within = self.listener.policy().timeouts.connect;
+        let mut tcp = timeout(within, intercept::connect(server)).await??;
+        prepare(&tcp);
+        prepare(&self.tcp);
+        tcp.write_all(early).await?;
+        copy_bidirectional(&mut self.tcp, &mut tcp).await?;
+        // Both directions have ended: what is still on its way is to arrive.
+        for ended in [&tcp, &self.tcp] {
+            SockRef::from(ended).set_linger(None)?;
+        }
+        Ok(())
     }
 }

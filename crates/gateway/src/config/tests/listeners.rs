@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::listeners::parse_forward;
+use crate::intercept::handling::Handling;
 
 #[test]
 fn an_address_is_listened_on_once() {
@@ -378,7 +379,7 @@ proptest! {
             false => format!("{name}:{target_port}").parse().unwrap(),
         };
         let (target, peer) = (Some(target), Some(PublicKey([0; 32])));
-        let expected = WayIn { option: &FORWARD, listen, target, peer };
+        let expected = WayIn { option: &FORWARD, listen, target, peer, handling: Handling::PLAIN };
         for sign in ['=', ':'] {
             let target = expected.target.as_ref().unwrap();
             let text = format!("{}{sign}{target}", expected.listen);

@@ -1,0 +1,197 @@
+//! Rules that the near end decides, with real programs: by the name of the server, and those about how connections go
+//! through the link.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use crate::{
+    common::{
+        eventually,
+        programs::{are_installed, find, run_ok},
+    },
+    world::{BEHIND, ORIGIN, Outcome, SERVICE, SITE, World, ask, on, within},
+};
+
+/// What a client of these sees.
+const CARRIED: &str = SERVICE;
+const DIRECT: &str = SITE;
+
+/// nginx next to the far end. It answers with the client's address: as it sees it over HTTP at port 8081 and over HTTPS
+/// at port 8443, and as the header of the PROXY protocol says at port 8082.
+struct Nginx(Child);
+
+impl Nginx {
+    fn start(world: &World) -> Nginx {
+        let folder = world.path("nginx");
+        fs::create_dir(&folder).expect("a new directory");
+        let request =
+            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout tls.key -out tls.crt";
+        let arguments: Vec<&str> = request.split(' ').collect();
+        run_ok("openssl", folder.as_ref(), &arguments);
+        let config = format!(
+            "daemon off; master_process off; pid {folder}/pid; error_log {folder}/log;
+             events {{}}
+             http {{
+                 access_log off;
+                 server {{ listen {SERVICE}:8081; return 200 $remote_addr; }}
+                 server {{ listen {SERVICE}:8082 proxy_protocol; return 200 $proxy_protocol_addr; }}
+                 server {{
+                     listen {SERVICE}:8443 ssl;
+                     ssl_certificate {folder}/tls.crt;
+                     ssl_certificate_key {folder}/tls.key;
+                     return 200 $remote_addr;
+                 }}
+             }}"
+        );
+        fs::write(world.path("nginx.conf"), config).expect("a new file");
+        let nginx = Command::new("nsenter")
+            .arg(format!("--net=/run/netns/{}", world.service))
+            .arg(find("nginx").expect("its presence was tested"))
+            .args([
+                "-c",
+                &world.path("nginx.conf"),
+                "-e",
+                &world.path("nginx.log"),
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let nginx = Nginx(nginx.expect("it starts"));
+        eventually("nginx answers", || {
+            within(&world.service, || TcpStream::connect((SERVICE, 8443))).ok()
+        });
+        nginx
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The body that curl fetches in this namespace, or none. The name is that of the service.
+fn fetch(namespace: &str, scheme: &str, name: &str, port: u16) -> Option<String> {
+    let output = Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{namespace}"))
+        .args(["curl", "-sk", "--max-time", "5", "--noproxy", "*"])
+        .args(["--resolve", &format!("{name}:{port}:{SERVICE}")])
+        .arg(format!("{scheme}://{name}:{port}/"))
+        .output()
+        .expect("it runs");
+    let body = String::from_utf8(output.stdout).expect("a text");
+    output.status.success().then_some(body)
+}
+
+#[test]
+fn names_of_servers_decide_in_the_order_of_the_rules() {
+    if !are_installed(&["nginx", "curl", "openssl"]) {
+        return;
+    }
+    let Some(world) = World::with(
+        "transparent = \"15001\"
+         intercept = [
+             \"port=8080-8099,8443 name=direct.example action=direct\",
+             \"port=8080-8099,8443 name=refused.example action=reject\",
+             \"port=8080-8099,8443\",
+         ]\n",
+    ) else {
+        return;
+    };
+    let _nginx = Nginx::start(&world);
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    for (scheme, port) in [("http", 8081), ("https", 8443)] {
+        for (name, seen) in [
+            ("direct.example", Some(DIRECT)),
+            ("other.example", Some(CARRIED)),
+            ("refused.example", None),
+            (SERVICE, Some(CARRIED)),
+        ] {
+            let found = fetch(&world.site, scheme, name, port);
+            assert_eq!(found.as_deref(), seen, "{scheme} {name}");
+        }
+    }
+    // A server that speaks first is waited for.
+    let listener = within(&world.service, || TcpListener::bind((SERVICE, 8090))).expect("a port");
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = client.write_all(b"220 ready");
+        }
+    });
+    let mut client = within(&world.site, || TcpStream::connect((SERVICE, 8090))).expect("it is up");
+    let mut greeting = String::new();
+    client.read_to_string(&mut greeting).expect("a greeting");
+    assert_eq!(greeting, "220 ready");
+    // The rules of the file are read again.
+    let shown = world.refrain_ok(&["intercept", "show"]);
+    assert!(
+        shown.contains("name=refused.example action=reject"),
+        "{shown}"
+    );
+    world.refrain_ok(&["bypass", "on"]);
+    world.wait_for(Outcome::Direct);
+    let found = fetch(&world.site, "https", "other.example", 8443);
+    assert_eq!(found.as_deref(), Some(DIRECT));
+}
+
+#[test]
+fn servers_get_the_address_of_the_client_in_a_header() {
+    if !are_installed(&["nginx", "curl", "openssl"]) {
+        return;
+    }
+    let Some(world) =
+        World::router_with("in=lan port=8082 proxy_protocol=v2\", \"in=lan port=8443 action=pass")
+    else {
+        return;
+    };
+    let _nginx = Nginx::start(&world);
+    world.intercept();
+    let [address, _] = BEHIND;
+    // Direct connections have no header, and nginx refuses them.
+    eventually("a connection with a header", || {
+        (fetch(&world.behind, "http", "any.example", 8082).as_deref() == Some(address))
+            .then_some(())
+    });
+    assert_eq!(
+        fetch(&world.behind, "https", "any.example", 8443).as_deref(),
+        Some(CARRIED)
+    );
+}
+
+#[test]
+fn connections_of_pass_are_carried_as_they_are() {
+    let Some(world) = World::with(
+        "transparent = \"15001\"\nintercept = [\"port=8080 uid=0 action=pass\", \"port=8081\"]\n",
+    ) else {
+        return;
+    };
+    let mut open = world.open();
+    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+    let near = world.near.as_ref().expect("it runs").id();
+    let admin = world.path(&format!("refrain/near-{near}.sock"));
+    let status = world.refrain_ok(&["status", "--json", "--admin", &admin]);
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let flows = status["flows"].as_array().expect("flows").iter();
+    let mut of_origin = flows.filter(|flow| flow["target"] == ORIGIN);
+    let class = of_origin.next().and_then(|flow| flow["class"].as_str());
+    assert_eq!(class, Some("excluded"));
+    // The near end knows no name that only the command line has, and has no listener for headers.
+    let config = world.path("near.toml");
+    for (rule, code) in [
+        ("name=a.example", 2),
+        ("proxy_protocol=v2", 2),
+        ("uid=5 action=pass", 0),
+    ] {
+        let output = world.refrain(&on(&config, &["--rule", rule]));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{rule}: {error}");
+    }
+}
