@@ -164,6 +164,17 @@ pub(crate) fn near_end_of(file: &Path, flags: &[&str]) -> anyhow::Result<Config>
     Ok(OfFile::try_parse_from(words)?.options.resolve()?)
 }
 
+/// The configuration of a far end's file.
+pub(crate) fn far_end_of(file: &Path) -> anyhow::Result<Config> {
+    #[derive(Parser)]
+    struct OfFile {
+        #[command(flatten)]
+        options: FarOptions,
+    }
+    let words: [OsString; 3] = ["far".into(), "--config".into(), file.into()];
+    Ok(OfFile::try_parse_from(words)?.options.resolve()?)
+}
+
 /// Logs what is allowed, and hardly meant.
 fn warn_of(config: &Config) {
     for warning in config.warnings().into_iter().chain(smaller_caches(config)) {

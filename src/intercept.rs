@@ -3,6 +3,8 @@
 mod control_groups;
 mod keep;
 mod lock;
+mod routes;
+mod ruleset;
 
 use std::{
     collections::BTreeMap,
@@ -12,22 +14,23 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::Subcommand;
 use control_groups::ControlGroups;
 use lock::Lock;
-use nix::unistd::{Uid, User};
+use nix::unistd::Uid;
 use refrain_gateway::intercept::{
     rule::InterceptRule,
-    table::{COMMENT, Gateway, TABLE},
+    table::{COMMENT, TABLE},
 };
+use ruleset::Ruleset;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{gateways, system_program, usage::UsageError};
+use crate::system_program;
 
-/// Who runs gateways as a service.
-const SERVICE_USER: &str = "refrain";
+/// In a script whose table brings answers to clients' addresses here.
+const ANSWERS: &str = "chain answers";
 
 /// How long connections in their handshake may take, between the gate's end and the table's. A table of network
 /// address translation that goes earlier leaves some of them hanging.
@@ -58,9 +61,14 @@ enum Command {
 
 #[derive(clap::Args)]
 struct OnArguments {
-    /// Read the near end's options from this file, with its rules
+    /// Read the gateway's options from this file, with its rules
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// The file is a far end's, which connects from clients' addresses (`client_addresses`)
+    ///
+    /// No rule of a far end redirects connections. The command only brings the answers to those addresses to the far end.
+    #[arg(long, conflicts_with_all = ["rule", "user"])]
+    far: bool,
     /// Add a rule before those of the file, such as 'port=80,443 dst=10.20.0.0/16'
     #[arg(long, value_name = "RULE")]
     rule: Vec<InterceptRule>,
@@ -98,9 +106,9 @@ pub(crate) fn run(arguments: &InterceptArguments) -> anyhow::Result<()> {
 }
 
 fn load(arguments: &OnArguments) -> anyhow::Result<()> {
-    let (rules, gateway) = rules(arguments)?;
-    let control_groups = ControlGroups::of(&rules)?;
-    let script = control_groups.script(&rules, &gateway);
+    let ruleset = Ruleset::read(arguments)?;
+    let control_groups = ControlGroups::of(&ruleset.rules)?;
+    let script = ruleset.script(&control_groups);
     let missing = control_groups.missing().map(|group| {
         format!("the control group \"{group}\" does not exist: start its service, or use --keep, which waits for it")
     });
@@ -108,7 +116,7 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
         (false, Some(missing)) => bail!(missing),
         (false, None) => {
             let _lock = Lock::take()?;
-            replace(&rules, &script)
+            replace(&ruleset.rules, &script)
         }
         (true, missing) => {
             missing.into_iter().for_each(crate::stderr::warn);
@@ -128,6 +136,10 @@ fn replace(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
     let is_loaded = table()?.is_some();
     // A rule that cannot be loaded leaves the loaded ones.
     check(rules, script)?;
+    let has_answers = script.contains(ANSWERS);
+    if has_answers {
+        routes::add()?;
+    }
     let gate = if is_loaded { close_gate() } else { Vec::new() };
     let replacement = format!("add table {TABLE}\ndelete table {TABLE}\n{script}");
     let result = nft(&["-f", "-"], &replacement).context("cannot load the rules");
@@ -138,52 +150,10 @@ fn replace(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
             .map(|line| format!("add rule {TABLE} gate {line}\n"));
         let _ = nft(&["-f", "-"], &gate.collect::<String>());
     }
+    if result.is_ok() && !has_answers {
+        routes::remove();
+    }
     result.map(drop)
-}
-
-/// The rules, and the near end that they are for.
-fn rules(arguments: &OnArguments) -> anyhow::Result<(Vec<InterceptRule>, Gateway)> {
-    let config = gateways::near_end_of(&arguments.config, &[])?;
-    let Some(port) = config.redirected_port() else {
-        let file = arguments.config.display();
-        return Err(UsageError(anyhow!("{file}: needs transparent = \"PORT\"")).into());
-    };
-    let rules: Vec<_> = arguments
-        .rule
-        .iter()
-        .chain(&config.intercept)
-        .cloned()
-        .collect();
-    if rules.is_empty() {
-        let file = arguments.config.display();
-        let text = "no rule: add intercept = [\"port=80,443 dst=10.20.0.0/16\"] to";
-        return Err(UsageError(anyhow!("{text} {file}, or give --rule")).into());
-    }
-    InterceptRule::check_all(&rules).map_err(|error| UsageError(error.into()))?;
-    let is_unknown = |rule: &&InterceptRule| rule.has_name() || !config.has_listener_of(rule);
-    if let Some(rule) = arguments.rule.iter().find(is_unknown) {
-        let file = arguments.config.display();
-        let text = "the near end must know of rules with name, proxy_protocol and action=pass";
-        return Err(UsageError(anyhow!("--rule \"{rule}\": {text} (add it to {file})")).into());
-    }
-    let user = user(arguments.user.as_deref())?;
-    Ok((rules, Gateway { port, user }))
-}
-
-/// The number of the user that the near end runs as.
-fn user(given: Option<&str>) -> anyhow::Result<u32> {
-    if let Some(Ok(number)) = given.map(str::parse) {
-        return Ok(number);
-    }
-    let name = given.unwrap_or(SERVICE_USER);
-    match User::from_name(name)? {
-        Some(user) => Ok(user.uid.as_raw()),
-        None if given.is_some() => bail!("no user is named \"{name}\""),
-        None => Err(UsageError(anyhow!(
-            "no user is named \"{SERVICE_USER}\": give the near end's user with --user"
-        ))
-        .into()),
-    }
 }
 
 /// The loaded table, as nft describes it; an error if another program made it.
@@ -225,6 +195,7 @@ fn refused(rules: &[InterceptRule]) -> String {
 fn remove() -> anyhow::Result<()> {
     close_gate();
     nft(&["delete", "table", "inet", "refrain"], "").context("cannot remove the rules")?;
+    routes::remove();
     Ok(())
 }
 
@@ -249,8 +220,8 @@ fn close_gate() -> Vec<String> {
 /// What is loaded, as the firewall has it.
 #[derive(Serialize)]
 struct Loaded {
-    /// Whether connections are redirected.
-    gate: Gate,
+    /// Whether connections are redirected; none of a far end.
+    gate: Option<Gate>,
     rules: Vec<LoadedRule>,
 }
 
@@ -273,12 +244,15 @@ impl Loaded {
     /// Reads the table as `nft -j` describes it.
     fn read(table: &Value) -> Loaded {
         let entries = table["nftables"].as_array().into_iter().flatten();
-        let mut gate = Gate::Closed;
+        let mut gate = None;
         let mut rules = BTreeMap::<u64, LoadedRule>::new();
         for entry in entries {
             let elements = entry["set"]["elem"].as_array();
-            if entry["set"]["name"] == "alive" && elements.is_some_and(|all| !all.is_empty()) {
-                gate = Gate::Open;
+            if entry["set"]["name"] == "alive" {
+                gate = Some(match elements.is_some_and(|all| !all.is_empty()) {
+                    true => Gate::Open,
+                    false => Gate::Closed,
+                });
             }
             let rule = &entry["rule"];
             let comment = rule["comment"].as_str().and_then(|text| {
@@ -315,12 +289,13 @@ fn show(json: bool) -> anyhow::Result<()> {
         )?);
     };
     let state = match gate {
-        Gate::Open => "open: connections are redirected",
-        Gate::Closed => {
-            "closed: the near end does not run, has no link, or is bypassed; connections go direct"
+        Some(Gate::Open) => "gate open: connections are redirected",
+        Some(Gate::Closed) => {
+            "gate closed: the near end does not run, has no link, or is bypassed; connections go direct"
         }
+        None => "answers to clients' addresses come to the far end of this machine",
     };
-    writeln!(out, "gate {state}")?;
+    writeln!(out, "{state}")?;
     for LoadedRule {
         number,
         rule,

@@ -11,9 +11,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{
-    ControlGroups, Gateway, InterceptRule, Lock, OnArguments, check, remove, replace, rules, table,
-};
+use super::{ControlGroups, Lock, OnArguments, Ruleset, check, remove, replace, table};
 use crate::stderr;
 
 /// How often control groups are looked at: a service that was restarted goes direct for so long.
@@ -24,8 +22,7 @@ const LOOKS_AT_TABLE: u32 = 5;
 
 /// What is kept loaded.
 struct Kept {
-    rules: Vec<InterceptRule>,
-    gateway: Gateway,
+    ruleset: Ruleset,
     /// The control groups of the script that is loaded; none if another script is to be loaded.
     loaded: Option<ControlGroups>,
 }
@@ -77,25 +74,24 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
 impl Kept {
     /// Reads the rules, and lets the firewall check them.
     fn read(arguments: &OnArguments) -> anyhow::Result<Kept> {
-        let (rules, gateway) = rules(arguments)?;
-        let present = ControlGroups::of(&rules)?;
-        check(&rules, &present.script(&rules, &gateway))?;
+        let ruleset = Ruleset::read(arguments)?;
+        let present = ControlGroups::of(&ruleset.rules)?;
+        check(&ruleset.rules, &ruleset.script(&present))?;
         Ok(Kept {
-            rules,
-            gateway,
+            ruleset,
             loaded: None,
         })
     }
 
     /// Loads the rules if others removed them, which is looked at if `looks_at_table`, or if a control group was made.
     fn look(&mut self, looks_at_table: bool) -> anyhow::Result<()> {
-        let present = ControlGroups::of(&self.rules)?;
-        let is_gone = looks_at_table && !table()?.is_some_and(|table| has_gate(&table));
+        let present = ControlGroups::of(&self.ruleset.rules)?;
+        let is_gone = looks_at_table && !table()?.is_some_and(|table| has_rules(&table));
         let is_stale = |loaded| present.has_news(loaded);
         if is_gone || self.loaded.as_ref().is_none_or(is_stale) {
             // What fails is tried again.
             self.loaded = None;
-            replace(&self.rules, &present.script(&self.rules, &self.gateway))?;
+            replace(&self.ruleset.rules, &self.ruleset.script(&present))?;
             self.loaded = Some(present);
         }
         Ok(())
@@ -103,7 +99,7 @@ impl Kept {
 }
 
 /// Whether nobody emptied the table.
-fn has_gate(table: &Value) -> bool {
+fn has_rules(table: &Value) -> bool {
     let mut entries = table["nftables"].as_array().into_iter().flatten();
-    entries.any(|entry| entry["rule"]["chain"] == "gate")
+    entries.any(|entry| entry["rule"]["chain"] == "gate" || entry["rule"]["chain"] == "answers")
 }

@@ -10,6 +10,7 @@
 //! Each crowd of clients has an address of its own. For some time after a redirected connection has ended, the kernel
 //! redirects a further one with the same addresses and ports, whatever the rules are then.
 
+mod addresses;
 #[path = "../common/mod.rs"]
 mod common;
 mod failing;

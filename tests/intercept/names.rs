@@ -147,9 +147,9 @@ fn servers_get_the_address_of_the_client_in_a_header() {
     if !are_installed(&["nginx", "curl", "openssl"]) {
         return;
     }
-    let Some(world) =
-        World::router_with("in=lan port=8082 proxy_protocol=v2\", \"in=lan port=8443 action=pass")
-    else {
+    let Some(world) = World::router_with(
+        "in=lan port=8082 client_address=proxy_v2\", \"in=lan port=8443 action=pass",
+    ) else {
         return;
     };
     let _nginx = Nginx::start(&world);
@@ -187,7 +187,7 @@ fn connections_of_pass_are_carried_as_they_are() {
     let config = world.path("near.toml");
     for (rule, code) in [
         ("name=a.example", 2),
-        ("proxy_protocol=v2", 2),
+        ("client_address=proxy_v2", 2),
         ("uid=5 action=pass", 0),
     ] {
         let output = world.refrain(&on(&config, &["--rule", rule]));

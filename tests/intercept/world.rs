@@ -53,6 +53,8 @@ pub(crate) struct World {
     folder: TempDir,
     pub(crate) far: Option<Child>,
     pub(crate) near: Option<Child>,
+    /// Whether gateways may use the addresses of others.
+    has_net_raw: bool,
     /// `refrain intercept on --keep`.
     pub(crate) kept: Option<Child>,
     crowds: AtomicU32,
@@ -110,6 +112,23 @@ impl World {
         Some(world)
     }
 
+    /// A router with these rules, whose far end connects from the addresses of the machines behind it. The origin is on
+    /// a third machine: see [`Origin`](crate::addresses::Origin).
+    pub(crate) fn of_own_addresses(rules: &str) -> Option<World> {
+        let mut world = World::router_with(rules)?;
+        world.has_net_raw = true;
+        let far = world.path("far.toml");
+        let mut options = std::fs::read_to_string(&far).expect("a file");
+        options += "client_addresses = [\"10.88.0.0/16\", \"fd88::/64\"]\n";
+        std::fs::write(&far, options).expect("a file");
+        for mut end in [world.near.take(), world.far.take()].into_iter().flatten() {
+            end.kill().and_then(|()| end.wait()).expect("it runs");
+        }
+        world.start_far();
+        world.start_near();
+        Some(world)
+    }
+
     /// The near end's file has these lines beside its keys.
     pub(crate) fn with(near_lines: &str) -> Option<World> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -129,6 +148,7 @@ impl World {
             folder: tempfile::tempdir().expect("a folder"),
             far: None,
             near: None,
+            has_net_raw: false,
             kept: None,
             crowds: AtomicU32::new(1),
         };
@@ -191,7 +211,12 @@ impl World {
             .args([
                 "netns", "exec", namespace, "setpriv", "--reuid", USER, "--regid", USER,
             ])
-            .args(["--clear-groups", &self.path("program"), role, "--config"])
+            .arg("--clear-groups")
+            .args(match self.has_net_raw {
+                true => &["--inh-caps", "+net_raw", "--ambient-caps", "+net_raw"][..],
+                false => &[],
+            })
+            .args([&self.path("program"), role, "--config"])
             .arg(self.path(&format!("{role}.toml")))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -356,13 +381,13 @@ impl Drop for World {
 }
 
 /// Makes a namespace.
-fn make(namespace: &str) {
+pub(crate) fn make(namespace: &str) {
     ok(Command::new("ip").args(["netns", "add", namespace]));
     ok(Command::new("ip").args(["-n", namespace, "link", "set", "lo", "up"]));
 }
 
 /// Joins two namespaces by interfaces with these names and addresses of both families.
-fn join(one: (&str, &str, [&str; 2]), other: (&str, &str, [&str; 2])) {
+pub(crate) fn join(one: (&str, &str, [&str; 2]), other: (&str, &str, [&str; 2])) {
     ok(Command::new("ip")
         .args(["-n", one.0, "link", "add", one.1, "type", "veth"])
         .args(["peer", "name", other.1, "netns", other.0]));
@@ -405,7 +430,7 @@ pub(crate) fn within<R: Send>(namespace: &str, action: impl FnOnce() -> R + Send
     thread::scope(|scope| scope.spawn(enter).join().expect("no panic"))
 }
 
-fn answer(mut client: TcpStream) {
+pub(crate) fn answer(mut client: TcpStream) {
     let Ok(from) = client.peer_addr() else { return };
     let mut request = [0; 4];
     while client.read_exact(&mut request).is_ok() {

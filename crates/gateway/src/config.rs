@@ -37,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use refrain_codec::chunk::hash::ChunkHasher;
 use refrain_codec::geometry::CacheGeometry;
 use refrain_codec::marker::{
@@ -48,11 +49,11 @@ use refrain_proto::effort::EffortMode;
 use refrain_proto::{LinkConfig, Mode, SecondStage, limits};
 use tracing::level_filters::LevelFilter;
 
-use crate::access::Access;
+use crate::access::{Access, parse_client};
 use crate::address;
 use crate::arguments::{Check, Options, Program};
 use crate::http_proxy::AcceptEncoding;
-use crate::intercept::{handling::Handling, rule::InterceptRule};
+use crate::intercept::rule::InterceptRule;
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::options::*;
@@ -120,6 +121,8 @@ config! {
             _ if !settings.is_given(&ALLOW) && role == Role::Far => AllowRules::loopback(),
             rules => AllowRules::new(rules),
         };
+        /// The addresses of clients that this end connects from for its peer.
+        pub client_addresses: Vec<IpNet> = settings.many_with(&CLIENT_ADDRESSES, parse_client)?;
         /// The flows that are sent as they are.
         pub exclude: ExcludeRules = ExcludeRules::new(settings.many(&EXCLUDE)?);
         /// Who may use the listeners for applications.
@@ -247,9 +250,15 @@ impl Config {
         Some(way_in.listen.port())
     }
 
+    /// Whether this end connects from the addresses of clients.
+    pub(crate) fn uses_clients_addresses(&self) -> bool {
+        let of_rules = self.intercept.iter().any(InterceptRule::is_for_clients);
+        of_rules || !self.client_addresses.is_empty()
+    }
+
     /// Whether the near end of this configuration has a listener for the connections of this rule, should it need one.
     pub fn has_listener_of(&self, rule: &InterceptRule) -> bool {
-        let listeners = Handling::of_rules(&self.intercept);
+        let listeners = InterceptRule::handlings(&self.intercept);
         let needed = rule.handling();
         needed.is_none_or(|needed| listeners.contains(&needed))
     }

@@ -20,18 +20,32 @@ pub mod rule;
 pub mod server_name;
 pub mod table;
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+};
 
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Connects to `address`. No rule intercepts this, if the process may set marks. Others have a user of their own, whom
-/// no rule intercepts.
-pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+/// Whether this process may connect from the addresses of clients.
+pub(crate) fn may_use_clients_addresses() -> bool {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None);
+    socket.is_ok_and(|socket| socket.set_ip_transparent_v4(true).is_ok())
+}
+
+/// Connects to `address`, from `client` if that is given: an address of another machine, whose answers the table brings
+/// here. No rule intercepts this, if the process may set marks. Others have a user of their own, whom no rule intercepts.
+pub(crate) async fn connect(address: SocketAddr, client: Option<IpAddr>) -> io::Result<TcpStream> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     let _ = SockRef::from(&socket).set_mark(table::OWN_MARK);
+    if let Some(client) = client {
+        // Of both families.
+        SockRef::from(&socket).set_ip_transparent_v4(true)?;
+        socket.bind((client, 0).into())?;
+    }
     socket.connect(address).await
 }

@@ -32,6 +32,7 @@ use crate::{
     descriptors::{FlowDescriptor, UNPROVEN_CLIENTS_MAX},
     flow::FlowHandle,
     gateway::Gateway,
+    intercept::handling::{Carriage, ClientAddress},
     link::Standing,
     options::{FORWARD, HTTP_PROXY, OptionSpec, SOCKS5, TRANSPARENT},
     policy::Policy,
@@ -162,7 +163,15 @@ impl Client {
         *self.descriptor.lock().expect("held for a moment") = None;
     }
 
-    async fn open(&self, target: &Target, is_excluded: bool) -> Result<FlowHandle, Refusal> {
+    /// How the link carries a flow to `target` if no rule of interception is about it.
+    fn plain_carriage(&self, target: &Target) -> Carriage {
+        Carriage {
+            is_excluded: self.listener.policy().excludes(target),
+            ..Carriage::default()
+        }
+    }
+
+    async fn open(&self, target: &Target, how: Carriage) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
         let within = self.listener.policy().timeouts.connect;
         let link = self
@@ -171,21 +180,25 @@ impl Client {
             .link(target, self.listener.way_in.peer);
         let link = timeout(within, link).await;
         let link = link.map_err(|_| Refusal::LinkDown)??;
-        let (id, signals) = link
-            .open_flow(&target.to_string(), is_excluded)
-            .map_err(|error| match error {
-                refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
-                refrain_proto::link::OpenError::Draining => {
-                    match link.with(|link, _| link.peer_is_draining()) {
-                        true => Refusal::Draining,
-                        false => Refusal::OwnDraining,
+        let target = match how.client_address {
+            ClientAddress::Keep => target.to_wire_of_client(self.address),
+            ClientAddress::Hidden | ClientAddress::ProxyV2 => target.to_string(),
+        };
+        let (id, signals) =
+            link.open_flow(&target, how.is_excluded)
+                .map_err(|error| match error {
+                    refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
+                    refrain_proto::link::OpenError::Draining => {
+                        match link.with(|link, _| link.peer_is_draining()) {
+                            true => Refusal::Draining,
+                            false => Refusal::OwnDraining,
+                        }
                     }
-                }
-                refrain_proto::link::OpenError::TooManyFlows => {
-                    Refusal::by_own_limit(link.with(|link, _| link.flows_limit()))
-                }
-                refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
-            })?;
+                    refrain_proto::link::OpenError::TooManyFlows => {
+                        Refusal::by_own_limit(link.with(|link, _| link.flows_limit()))
+                    }
+                    refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
+                })?;
         Ok(FlowHandle::new(link, id, signals))
     }
 
@@ -196,8 +209,7 @@ impl Client {
         target: &Target,
         early: &[u8],
     ) -> Result<(FlowHandle, usize), Refusal> {
-        let is_excluded = self.listener.policy().excludes(target);
-        let flow = self.open(target, is_excluded).await?;
+        let flow = self.open(target, self.plain_carriage(target)).await?;
         let sent = flow.write_first(early);
         let within = self.listener.policy().timeouts.connect + REPORT_TIME;
         match timeout(within, flow.signals().opened()).await {

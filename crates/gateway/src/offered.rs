@@ -1,6 +1,6 @@
 //! Flows that the other end opens: allowed targets are connected to, others refused.
 
-use std::{mem::discriminant, net::SocketAddr, sync::Arc};
+use std::{io::ErrorKind, mem::discriminant, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
@@ -86,13 +86,16 @@ impl Targets {
     }
 }
 
-/// Connects to the first address of `target` that is allowed and answers.
+/// Connects to the first address of `target` that is allowed and answers, from the address of the client that it may
+/// name.
 async fn connect(
     target: &str,
     policy: &Policy,
     lookups: &PeerLookups,
 ) -> Result<(TcpStream, Target), Refusal> {
-    let target = Target::from_wire(target.as_bytes()).map_err(|_| Refusal::NameNotResolved)?;
+    let (target, client) =
+        Target::from_wire_of_client(target).map_err(|_| Refusal::NameNotResolved)?;
+    client.map_or(Ok(()), |client| policy.judge_client(client))?;
     let connecting = async {
         let host = target.host.to_string();
         let mut refusal = Refusal::NotAllowed;
@@ -101,8 +104,11 @@ async fn connect(
                 refusal = reason;
                 continue;
             }
-            match intercept::connect(address).await {
+            match intercept::connect(address, client).await {
                 Ok(tcp) => return Ok(tcp),
+                Err(error) if client.is_some() && error.kind() == ErrorKind::PermissionDenied => {
+                    refusal = Refusal::ClientAddress;
+                }
                 Err(error) => refusal = Refusal::from_connect_error(&error),
             }
         }

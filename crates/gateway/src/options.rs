@@ -398,7 +398,7 @@ options! {
              port=80,443 dst=10.20.0.0/16 uid=www-data, and matches if all its words do. The first rule that matches \
              counts. Keys: port, dst, src; for programs of this machine uid, gid, cgroup; for forwarded connections \
              in, an interface or *; name, a server's name in TLS or HTTP. action is optimize (default), pass (through \
-             the link as it is), direct or reject. proxy_protocol=v2 sends the server the client's address. \
+             the link as it is), direct or reject. client_address=proxy_v2 sends the server the client's address. \
              on_failure=reset refuses connections while the gateway does not work. By default they go direct. A \
              change needs `refrain intercept on` again, or SIGHUP to one that runs with --keep. Names are reloaded on \
              SIGHUP.").repeats().with_commas().reloads(NEAR);
@@ -425,6 +425,11 @@ options! {
              Rules replace the default: to keep the services of a far end's own machine, also allow \
              `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Let the peer reach this target from this end");
+        CLIENT_ADDRESSES = OptionSpec::new(FAR, "client_addresses", "ADDRESS|RANGE", Nothing,
+            "Connect from a client's own address, if it is among these and a near end's rule has client_address=keep: \
+             an address, or a range such as 10.0.0.0/8 or fd00::/8. The peer can then use any of these addresses. It \
+             needs CAP_NET_RAW, and `refrain intercept on --far`. Reloaded on SIGHUP.").repeats().reloads(FAR)
+            .brief("Connect from these clients' own addresses");
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),
             "Let only clients with these addresses connect to this end's listeners for applications: an address, \

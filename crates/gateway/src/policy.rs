@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
+use ipnet::IpNet;
+
 use crate::{
     access::Access,
     config::{Config, Timeouts},
@@ -19,6 +21,8 @@ use crate::{
 pub(crate) struct Policy {
     /// Where this end connects to for its peer.
     pub allow: AllowRules,
+    /// The addresses of clients that this end connects from for its peer.
+    client_addresses: Vec<IpNet>,
     /// The peers that flows to some targets go to.
     pub(crate) routes: Vec<Route>,
     /// What is sent as it is.
@@ -48,6 +52,7 @@ impl Policy {
         Policy {
             own,
             allow: config.allow.clone(),
+            client_addresses: config.client_addresses.clone(),
             routes: config.routes.clone(),
             exclude: config.exclude.clone(),
             intercept: config.intercept.clone(),
@@ -76,6 +81,13 @@ impl Policy {
             true => AcceptEncoding::Keep,
             false => self.accept_encoding,
         }
+    }
+
+    /// Whether this end may connect from the address of this client.
+    pub(crate) fn judge_client(&self, client: IpAddr) -> Result<(), Refusal> {
+        let mut nets = self.client_addresses.iter();
+        let is_covered = nets.any(|net| net.contains(&client.to_canonical()));
+        is_covered.then_some(()).ok_or(Refusal::ClientAddress)
     }
 
     /// Whether this end may connect to `address` for a peer whose flow asked for `host`; if not,

@@ -82,6 +82,10 @@ refusals! {
     OwnAddress = OWN_ADDRESS,
         "the target is an address of the gateway itself (only an allow rule of {end} for this host and \
          port permits it)";
+    /// The connecting end does not connect from the address of this client, or must not.
+    ClientAddress = CLIENT_ADDRESS,
+        "{end} cannot connect from this client's address (its --client-addresses must cover it, and it needs \
+         CAP_NET_RAW)";
 }
 
 /// A limit that was reached, with its value and the option that sets it.
@@ -183,7 +187,7 @@ mod tests {
     impl Refusal {
         /// Each refusal once, in the order of the wire codes.
         pub(crate) fn all() -> impl Iterator<Item = Refusal> {
-            (0..=refusal::OWN_ADDRESS).map(|code| Refusal::from_wire(code, ""))
+            (0..=refusal::CLIENT_ADDRESS).map(|code| Refusal::from_wire(code, ""))
         }
     }
 

@@ -79,6 +79,9 @@ pub enum TargetError {
     NameTooLong,
 }
 
+/// Separates a target and the address of the client, on the wire.
+const OF_CLIENT: &str = " from ";
+
 impl Target {
     /// A target from its parts; an error for port 0.
     pub fn new(host: Host, port: u16) -> Result<Target, TargetError> {
@@ -112,6 +115,20 @@ impl Target {
             true => Err(TargetError::BadIpv4),
             false => Ok(self),
         }
+    }
+
+    /// The wire form of a flow of which the server is to see the client's address.
+    pub(crate) fn to_wire_of_client(&self, client: IpAddr) -> String {
+        format!("{self}{OF_CLIENT}{}", client.to_canonical())
+    }
+
+    /// Reads the wire form, with the client's address if that is given.
+    pub(crate) fn from_wire_of_client(text: &str) -> Result<(Target, Option<IpAddr>), TargetError> {
+        let Some((target, client)) = text.split_once(OF_CLIENT) else {
+            return Ok((Target::from_wire(text.as_bytes())?, None));
+        };
+        let client: IpAddr = client.parse().map_err(|_| TargetError::BadName)?;
+        Ok((Target::from_wire(target.as_bytes())?, Some(client)))
     }
 
     /// Reads the wire form.

@@ -28,6 +28,8 @@ pub mod refusal {
     pub const MISCONFIRMED: u8 = 11;
     /// The target is an address of the connecting end itself.
     pub const OWN_ADDRESS: u8 = 12;
+    /// The connecting end cannot connect from the address of this client.
+    pub const CLIENT_ADDRESS: u8 = 13;
 }
 
 /// Codes of RESET. An end takes one that it does not know as [`GATEWAY`](reset::GATEWAY).

@@ -12,6 +12,12 @@ use crate::{
     traffic::{Exclusion, TrafficClass},
 };
 
+/// The place that a target names, without the words that may follow it. Those are for the end that connects. Flows to
+/// one place share a lane, and are expected to have the same data.
+pub(crate) fn place(target: &str) -> &str {
+    target.split(' ').next().unwrap_or_default()
+}
+
 /// What was carried, by target and class.
 #[derive(Clone, Debug, Default)]
 pub struct TargetCounts {
@@ -38,6 +44,7 @@ type Classes = [Carried; TrafficClass::COUNTED.len()];
 impl TargetCounts {
     /// The row of `target`, a new one if there is none.
     pub(crate) fn row(&mut self, target: &str) -> RowId {
+        let target = place(target);
         if let Some(&row) = self.by_target.get(target) {
             return row;
         }

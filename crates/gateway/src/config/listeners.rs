@@ -54,7 +54,7 @@ pub(super) fn read_ways_in(
 
 /// Adds the listeners for redirected connections that rules have handled otherwise than most.
 fn with_handlings(ways_in: Vec<WayIn>, settings: &Settings) -> Result<Vec<WayIn>, ConfigError> {
-    let handlings = Handling::of_rules(&settings.many::<InterceptRule>(&INTERCEPT)?);
+    let handlings = InterceptRule::handlings(&settings.many::<InterceptRule>(&INTERCEPT)?);
     let mut all = Vec::new();
     for way_in in ways_in {
         if *way_in.option != TRANSPARENT {
@@ -65,10 +65,10 @@ fn with_handlings(ways_in: Vec<WayIn>, settings: &Settings) -> Result<Vec<WayIn>
             let mut own = way_in.clone();
             let port = own.listen.port();
             let needs =
-                "rules with name, proxy_protocol or action=pass need a port from 1 to 65530";
+                "rules with name, client_address or action=pass need a port from 1 to 65528";
             own.listen.set_port(match (port, handling.port_offset()) {
                 (port, 0) => port,
-                (1..=65530, offset) => port + offset,
+                (1..=65528, offset) => port + offset,
                 _ => return Err(settings.wrong(&TRANSPARENT, needs)),
             });
             own.handling = handling;

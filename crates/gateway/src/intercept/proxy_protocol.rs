@@ -39,7 +39,6 @@ pub(crate) fn header(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
 
     #[test]
     fn headers_have_the_bytes_of_the_specification() {

@@ -12,7 +12,7 @@ use std::{
 
 use ipnet::IpNet;
 
-use super::handling::{Carriage, Handling};
+use super::handling::{Carriage, ClientAddress, Handling};
 use crate::rules::HostPattern;
 
 /// The longest rule, in bytes.
@@ -40,8 +40,8 @@ pub struct InterceptRule {
     names: Vec<HostPattern>,
     /// What happens to the connections.
     pub(super) action: Action,
-    /// Whether the server gets a header with the client's address.
-    has_header: bool,
+    /// How the server gets the client's address.
+    client_address: ClientAddress,
     /// Where they go while the gateway does not work.
     pub(super) on_failure: OnFailure,
 }
@@ -85,7 +85,7 @@ pub enum InterceptRuleError {
     NoValue(String),
     /// A key that there is not.
     #[error(
-        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, proxy_protocol, on_failure)"
+        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, client_address, on_failure)"
     )]
     UnknownKey(String),
     /// A key twice.
@@ -120,9 +120,11 @@ pub enum InterceptRuleError {
         "on_failure is only for connections that the near end gets: those of action=optimize, action=pass or name"
     )]
     NoFailure,
-    /// A header, for connections that do not go through the link.
-    #[error("proxy_protocol is only for action=optimize and action=pass")]
-    NoHeader,
+    /// An address, for connections that no gateway makes.
+    #[error(
+        "client_address is only for connections that a gateway makes: those of action=optimize and action=pass"
+    )]
+    NoClientAddress,
 }
 
 /// A rule that comes after one with a name, and that the near end cannot decide.
@@ -131,7 +133,7 @@ pub enum InterceptRuleError {
     "\"{0}\" comes after a rule with name, but has other values of in, uid, gid or cgroup: the near end knows only names, \
      addresses and ports (put this rule first)"
 )]
-pub struct UndecidableRule(InterceptRule);
+pub struct UndecidableRule(String);
 
 impl InterceptRule {
     /// The control groups that it names.
@@ -158,8 +160,17 @@ impl InterceptRule {
         };
         Some(Handling::Carry(Carriage {
             is_excluded,
-            has_header: self.has_header,
+            client_address: self.client_address,
         }))
+    }
+
+    /// How the near end handles connections by these rules, each once, in the order of their ports; the plain one always.
+    pub(crate) fn handlings(rules: &[InterceptRule]) -> Vec<Handling> {
+        let mut all: Vec<_> = rules.iter().filter_map(InterceptRule::handling).collect();
+        all.push(Handling::PLAIN);
+        all.sort_by_key(|handling| handling.port_offset());
+        all.dedup();
+        all
     }
 
     /// Fails if the near end could not decide about a connection that a rule with a name is about.
@@ -168,7 +179,7 @@ impl InterceptRule {
             let mut rules = InterceptRule::from_first_name(rules, is_forwarded);
             let Some(first) = rules.next() else { continue };
             if let Some(other) = rules.find(|rule| !rule.has_kernel_keys_of(first)) {
-                return Err(UndecidableRule(other.clone()));
+                return Err(UndecidableRule(other.to_string()));
             }
         }
         Ok(())
@@ -221,13 +232,18 @@ impl InterceptRule {
             Some(rule) => {
                 let carriage = Carriage {
                     is_excluded: rule.action == Action::Pass,
-                    has_header: rule.has_header,
+                    client_address: rule.client_address,
                 };
                 (rule.action, carriage)
             }
             // No rule is about it.
             None => (Action::Direct, Carriage::default()),
         }
+    }
+
+    /// Whether the near end itself connects from the addresses of clients, so that the table brings the answers to it.
+    pub(crate) fn is_for_clients(&self) -> bool {
+        self.action == Action::Direct && self.client_address == ClientAddress::Keep
     }
 
     /// Whether the near end must know the rule itself.
@@ -284,9 +300,14 @@ impl FromStr for InterceptRule {
                     let expected = "a server's name, *.SUFFIX, or * for any name";
                     rule.names = read(key, values, expected, server_name)?;
                 }
-                "proxy_protocol" => {
-                    rule.has_header =
-                        one(key, values, "v2", |value| (value == "v2").then_some(true))?;
+                "client_address" => {
+                    rule.client_address = one(key, values, "proxy_v2 or keep", |value| {
+                        Some(match value {
+                            "proxy_v2" => ClientAddress::ProxyV2,
+                            "keep" => ClientAddress::Keep,
+                            _ => return None,
+                        })
+                    })?;
                 }
                 "action" => {
                     rule.action = one(key, values, "optimize, pass, direct or reject", |value| {
@@ -328,8 +349,15 @@ impl FromStr for InterceptRule {
         if seen.contains(&"on_failure") && rule.handling().is_none() {
             return Err(Error::NoFailure);
         }
-        if rule.has_header && !matches!(rule.action, Action::Optimize | Action::Pass) {
-            return Err(Error::NoHeader);
+        let is_made = match rule.action {
+            Action::Optimize | Action::Pass => true,
+            Action::Direct => {
+                rule.client_address == ClientAddress::Keep && rule.handling().is_some()
+            }
+            Action::Reject => false,
+        };
+        if rule.client_address != ClientAddress::Hidden && !is_made {
+            return Err(Error::NoClientAddress);
         }
         Ok(rule)
     }
@@ -345,7 +373,7 @@ const KEYS: [&str; 11] = [
     "cgroup",
     "name",
     "action",
-    "proxy_protocol",
+    "client_address",
     "on_failure",
 ];
 
@@ -498,8 +526,10 @@ impl fmt::Display for InterceptRule {
             Action::Reject => "reject",
         };
         words.push(("action", action.to_owned()));
-        if self.has_header {
-            words.push(("proxy_protocol", "v2".to_owned()));
+        match self.client_address {
+            ClientAddress::Hidden => {}
+            ClientAddress::ProxyV2 => words.push(("client_address", "proxy_v2".to_owned())),
+            ClientAddress::Keep => words.push(("client_address", "keep".to_owned())),
         }
         if self.on_failure == OnFailure::Reset {
             words.push(("on_failure", "reset".to_owned()));
@@ -540,7 +570,7 @@ mod tests {
             "uid=www-data,1000 gid=adm cgroup=system.slice/app.service action=optimize",
             "port=443 name=*.example.org,shop.example action=pass on_failure=reset",
             "in=* name=* action=reject",
-            "port=80 action=pass proxy_protocol=v2",
+            "port=80 action=pass client_address=proxy_v2",
         ] {
             assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));
         }
@@ -567,9 +597,10 @@ mod tests {
             ("src=10.0.0.0/8 dst=fd00::/8", Error::Families),
             ("action=direct on_failure=reset", Error::NoFailure),
             (
-                "name=a.example action=direct proxy_protocol=v2",
-                Error::NoHeader,
+                "name=a.example action=direct client_address=proxy_v2",
+                Error::NoClientAddress,
             ),
+            ("action=direct client_address=keep", Error::NoClientAddress),
             (
                 "src=10.20.1.2/16",
                 Error::HostBits {
@@ -600,7 +631,7 @@ mod tests {
             ("name=10.20.0.5", "name"),
             ("name=a.*.example", "name"),
             ("name=a,,b", "name"),
-            ("proxy_protocol=v1", "proxy_protocol"),
+            ("client_address=proxy_v1", "client_address"),
             ("on_failure=hang", "on_failure"),
         ] {
             let found = rule(wrong);
@@ -614,7 +645,7 @@ mod tests {
         let rules = [
             "port=80 dst=10.9.0.0/16 action=reject",
             "port=443,80 name=*.bank.example action=direct",
-            "port=443 name=*.bank.example,media.example action=pass proxy_protocol=v2",
+            "port=443 name=*.bank.example,media.example action=pass client_address=proxy_v2",
             "dst=10.20.0.0/16 name=evil.example action=reject",
             "port=80,443",
             "in=lan0 name=* action=reject",
@@ -625,7 +656,7 @@ mod tests {
             let client = "[::ffff:10.1.0.2]:40000".parse().expect("an address");
             let server = server.parse().expect("an address");
             let (action, carriage) = InterceptRule::decide(&rules, false, client, server, name);
-            (action, carriage.has_header)
+            (action, carriage.client_address != ClientAddress::Hidden)
         };
         let plain = (Action::Optimize, false);
         for (server, name, expected) in [
@@ -659,7 +690,7 @@ mod tests {
                 .iter()
                 .map(|text| rule(text).expect("a rule"))
                 .collect();
-            let found = InterceptRule::check_all(&rules).map_err(|error| error.0.to_string());
+            let found = InterceptRule::check_all(&rules).map_err(|error| error.0);
             found.err()
         };
         assert_eq!(
@@ -678,6 +709,34 @@ mod tests {
             check(&["in=lan0 name=a.example", "in=lan1"]).as_deref(),
             Some("in=lan1 action=optimize")
         );
+    }
+
+    fn rules_of(texts: &[&str]) -> Vec<InterceptRule> {
+        let rules = texts.iter().map(|text| rule(text).expect("a rule"));
+        rules.collect()
+    }
+
+    #[test]
+    fn each_handling_has_a_port_of_its_own() {
+        let all = [
+            "port=80",
+            "port=80 action=pass",
+            "port=80 client_address=proxy_v2",
+            "port=80 action=pass client_address=proxy_v2",
+            "port=80 client_address=keep",
+            "port=80 action=pass client_address=keep",
+            "name=example.org",
+            "name=example.org in=lan0",
+        ];
+        let offsets = |rules: &[InterceptRule]| {
+            let all = InterceptRule::handlings(rules).into_iter();
+            all.map(Handling::port_offset).collect::<Vec<_>>()
+        };
+        assert_eq!(offsets(&rules_of(&all)), [0, 1, 2, 3, 4, 5, 6, 7]);
+        for (offset, rule) in all.into_iter().enumerate().skip(1) {
+            assert_eq!(offsets(&rules_of(&[rule])), [0, offset as u16], "{rule}");
+        }
+        assert_eq!(offsets(&rules_of(&["action=direct", "action=reject"])), [0]);
     }
 
     proptest! {

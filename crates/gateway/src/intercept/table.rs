@@ -5,6 +5,7 @@
 //! chain gate      a packet of the gateway to itself renews its element, and is dropped
 //! chain local     connections of programs of this machine
 //! chain forwarded connections that come in by an interface
+//! chain answers   answers to connections that a gateway makes from clients' addresses: they come here
 //! chain refused.. what `action=reject` refuses, before the chains above change destinations
 //! ```
 
@@ -25,6 +26,9 @@ pub const COMMENT: &str = "made by refrain intercept";
 
 /// How long the gate stays open without being renewed, in milliseconds.
 pub(super) const GATE_MS: u64 = 500;
+
+/// The mark of answers to connections from clients' addresses. A route brings packets with it to this machine.
+pub const ANSWERS_MARK: u32 = 0x7ee;
 
 /// The mark of packets that are never intercepted: those of a gateway with the right to set it.
 pub(crate) const OWN_MARK: u32 = 0x7ef;
@@ -50,7 +54,7 @@ pub fn script(
     path_of_group: &PathOfGroup<'_>,
 ) -> String {
     let Gateway { port, user } = gateway;
-    let handlings = Handling::of_rules(rules);
+    let handlings = InterceptRule::handlings(rules);
     let mut text = format!("table {TABLE} {{\n  comment \"{COMMENT}\"\n");
     for handling in &handlings {
         text += &format!(
@@ -74,6 +78,9 @@ pub fn script(
         }
     }
     text += "  }\n";
+    if rules.iter().any(InterceptRule::is_for_clients) {
+        add_answers(&mut text);
+    }
     for is_forwarded in [false, true] {
         let own = rules.iter().enumerate();
         let own: Vec<_> = own
@@ -137,6 +144,26 @@ pub fn script(
     }
     text += "}\n";
     text
+}
+
+/// The script of the table for a far end that connects from the addresses of clients.
+pub fn script_of_far_end() -> String {
+    let mut text = format!("table {TABLE} {{\n  comment \"{COMMENT}\"\n");
+    add_answers(&mut text);
+    text += "}\n";
+    text
+}
+
+/// Adds the chain for answers to connections from clients' addresses. It asks for no protocol: ICMP about these
+/// connections, such as "fragmentation needed", must come here too.
+fn add_answers(text: &mut String) {
+    *text += &format!(
+        "  chain answers {{
+    type filter hook prerouting priority mangle
+    socket transparent 1 socket wildcard 0 meta mark set {ANSWERS_MARK:#x} accept
+  }}
+"
+    );
 }
 
 /// The set that is the gate of connections that are handled so.

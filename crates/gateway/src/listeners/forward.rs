@@ -5,16 +5,15 @@ use std::{io, sync::Arc, time::Duration};
 use socket2::SockRef;
 
 use super::Client;
-use crate::{refusal::Refusal, target::Target};
+use crate::{intercept::handling::Carriage, refusal::Refusal, target::Target};
 
 impl Client {
     pub(super) async fn forward(self) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
         let target = listener.way_in.target.as_ref();
         let target = target.expect("a forward has a target");
-        let is_excluded = listener.policy().excludes(target);
-        self.carry("forwarded", target, is_excluded, Vec::new())
-            .await
+        let how = self.plain_carriage(target);
+        self.carry("forwarded", target, how, Vec::new()).await
     }
 
     /// Passes `early` and then the bytes of a client that speaks to its target from the start: it learns of a refusal by
@@ -23,7 +22,7 @@ impl Client {
         self,
         kind: &str,
         target: &Target,
-        is_excluded: bool,
+        how: Carriage,
         early: Vec<u8>,
     ) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
@@ -35,7 +34,7 @@ impl Client {
                 format!("refused a {kind} connection to {target}: {reason}"),
             );
         };
-        match self.open(target, is_excluded).await {
+        match self.open(target, how).await {
             Ok(flow) => {
                 // Bytes flow before the target has answered: a refusal resets them.
                 self.run(flow, early).await.into_iter().for_each(refused);

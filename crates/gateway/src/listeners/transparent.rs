@@ -13,7 +13,7 @@ use crate::{
     flow::prepare,
     intercept::{
         self,
-        handling::{Carriage, Handling},
+        handling::{Carriage, ClientAddress, Handling},
         proxy_protocol,
         rule::{Action, InterceptRule},
         server_name::{self, Search},
@@ -60,7 +60,7 @@ impl Client {
             InterceptRule::decide(rules, is_forwarded, client, server, name.as_deref());
         match action {
             Action::Optimize | Action::Pass => self.carry_redirected(&target, how, early).await,
-            Action::Direct => self.relay(server, &early).await,
+            Action::Direct => self.relay(server, how, &early).await,
             Action::Reject => Ok(()),
         }
     }
@@ -85,19 +85,20 @@ impl Client {
         early: Vec<u8>,
     ) -> io::Result<()> {
         let is_excluded = how.is_excluded || self.listener.policy().excludes(target);
-        let early = match (how.has_header, target.socket_address()) {
-            (true, Some(server)) => {
+        let how = Carriage { is_excluded, ..how };
+        let early = match (how.client_address, target.socket_address()) {
+            (ClientAddress::ProxyV2, Some(server)) => {
                 let mut all = proxy_protocol::header(self.tcp.peer_addr()?, server);
                 all.extend(early);
                 all
             }
             _ => early,
         };
-        self.carry("redirected", target, is_excluded, early).await
+        self.carry("redirected", target, how, early).await
     }
 
     /// Passes `early` and all further bytes to the server without the link.
-    async fn relay(mut self, server: SocketAddr, early: &[u8]) -> io::Result<()> {
+    async fn relay(mut self, server: SocketAddr, how: Carriage, early: &[u8]) -> io::Result<()> {
         let gateway = Arc::clone(&self.listener.gateway);
         let own = self
             .request_came()
@@ -110,7 +111,8 @@ impl Client {
             return Ok(());
         };
         let within = self.listener.policy().timeouts.connect;
-        let mut tcp = timeout(within, intercept::connect(server)).await??;
+        let client = (how.client_address == ClientAddress::Keep).then_some(self.address);
+        let mut tcp = timeout(within, intercept::connect(server, client)).await??;
         prepare(&tcp);
         prepare(&self.tcp);
         tcp.write_all(early).await?;

@@ -36,7 +36,7 @@ pub enum OpenError {
 }
 
 impl Link {
-    /// Opens a flow to `target` (`host:port`) at the other end. Its first bytes may be
+    /// Opens a flow to `target` at the other end: `host:port`, and after a space words for that end. Its first bytes may be
     /// written at once; [`Event::FlowAccepted`] or [`Event::FlowRefused`] follows.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ use crate::{
     moment::Moment,
     planted::Bug,
     predictions::link_history::LinkHistory,
+    targets::place,
 };
 
 /// A new connection sends so many bytes at once: ten segments (RFC 6928).
@@ -493,7 +494,10 @@ impl Link {
         }
         let pick = |lanes: &[LaneId], turn: u64| lanes[turn as usize % lanes.len()];
         if !self.is_lossy() {
-            return Some(pick(&all, refrain_codec::check(0, target.as_bytes())));
+            return Some(pick(
+                &all,
+                refrain_codec::check(0, place(target).as_bytes()),
+            ));
         }
         let free = keys_where(&self.lanes, |lane| {
             self.takes_flows(lane) && !lane.is_writing

@@ -213,7 +213,7 @@ pub enum Event {
     FlowOffered {
         /// The flow.
         flow: FlowId,
-        /// `host:port`.
+        /// `host:port`, and words that the other end added after a space.
         target: String,
         /// Whether the other end keeps it out of the cache.
         excluded: bool,

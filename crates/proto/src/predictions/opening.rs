@@ -5,13 +5,13 @@
 //! (`docs/architecture.md`, 20). A key is 64 bits of a hash: who finds two requests with one
 //! key gets a wrong prediction, and nothing else.
 
-use crate::limits::HTTP_HEAD_BYTES_MAX;
+use crate::{limits::HTTP_HEAD_BYTES_MAX, targets::place};
 
 const METHODS: [&[u8]; 4] = [b"GET ", b"HEAD ", b"POST ", b"PUT "];
 
 /// The key of a flow to `target` of which nothing more is known.
 pub(crate) fn of_target(target: &str) -> u64 {
-    refrain_codec::check(1, target.as_bytes())
+    refrain_codec::check(1, place(target).as_bytes())
 }
 
 /// The key of what answers `bytes`, if they begin with an HTTP/1 request.
@@ -34,7 +34,7 @@ pub(crate) fn of_request(target: &str, bytes: &[u8]) -> Option<u64> {
                 .then(|| value.trim_ascii())
         })
         .unwrap_or_default();
-    let mut text = target.as_bytes().to_vec();
+    let mut text = place(target).as_bytes().to_vec();
     for part in [line, host] {
         text.push(b'\n');
         text.extend_from_slice(part);
@@ -78,6 +78,7 @@ mod tests {
             assert_eq!(of_request("t:1", bytes), None);
         }
         assert_ne!(of_target("a:1"), of_target("a:2"));
+        assert_eq!(of_target("a:1"), of_target("a:1 from 10.0.0.1"));
     }
 
     proptest! {

@@ -53,7 +53,7 @@ fn each_change_is_reloaded_as_documented_or_named() {
         "admin_token_file" => token_file.clone(),
         "marker_table" => table_file.clone(),
         "proxy_auth" => USER.to_owned(),
-        "clients" => "10.0.0.0/8".to_owned(),
+        "clients" | "client_addresses" => "10.0.0.0/8".to_owned(),
         "forward" => "127.0.0.1:8080=intranet:80".to_owned(),
         "admin_token" => "fedcba9876543210".to_owned(),
         "store_size" => "1GB".to_owned(),

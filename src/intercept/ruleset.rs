@@ -1,0 +1,92 @@
+//! What is to be loaded, from the file of a gateway.
+
+use anyhow::{anyhow, bail};
+use nix::unistd::User;
+use refrain_gateway::intercept::{
+    rule::InterceptRule,
+    table::{Gateway, script_of_far_end},
+};
+
+use super::{ControlGroups, OnArguments};
+use crate::{gateways, usage::UsageError};
+
+/// Who runs gateways as a service.
+const SERVICE_USER: &str = "refrain";
+
+/// The rules of a near end, or the chain of a far end.
+pub(super) struct Ruleset {
+    /// None at a far end.
+    pub rules: Vec<InterceptRule>,
+    /// The near end that gets the connections.
+    gateway: Option<Gateway>,
+}
+
+impl Ruleset {
+    pub(super) fn read(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
+        match arguments.far {
+            true => of_far_end(arguments),
+            false => of_near_end(arguments),
+        }
+    }
+
+    pub(super) fn script(&self, groups: &ControlGroups) -> String {
+        match &self.gateway {
+            Some(gateway) => groups.script(&self.rules, gateway),
+            None => script_of_far_end(),
+        }
+    }
+}
+
+fn of_far_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
+    let config = gateways::far_end_of(&arguments.config)?;
+    if config.client_addresses.is_empty() {
+        let file = arguments.config.display();
+        let text = "needs client_addresses = [\"10.0.0.0/8\"], the addresses of clients that it connects from";
+        return Err(UsageError(anyhow!("{file}: {text}")).into());
+    }
+    Ok(Ruleset {
+        rules: Vec::new(),
+        gateway: None,
+    })
+}
+
+fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
+    let file = arguments.config.display();
+    let config = gateways::near_end_of(&arguments.config, &[])?;
+    let Some(port) = config.redirected_port() else {
+        return Err(UsageError(anyhow!("{file}: needs transparent = \"PORT\"")).into());
+    };
+    let given = arguments.rule.iter();
+    let rules: Vec<_> = given.chain(&config.intercept).cloned().collect();
+    if rules.is_empty() {
+        let text = "no rule: add intercept = [\"port=80,443 dst=10.20.0.0/16\"] to";
+        return Err(UsageError(anyhow!("{text} {file}, or give --rule")).into());
+    }
+    InterceptRule::check_all(&rules).map_err(|error| UsageError(error.into()))?;
+    let is_unknown = |rule: &&InterceptRule| rule.has_name() || !config.has_listener_of(rule);
+    if let Some(rule) = arguments.rule.iter().find(is_unknown) {
+        let text = "the near end must know of rules with name, client_address and action=pass";
+        return Err(UsageError(anyhow!("--rule \"{rule}\": {text} (add it to {file})")).into());
+    }
+    let user = user(arguments.user.as_deref())?;
+    Ok(Ruleset {
+        rules,
+        gateway: Some(Gateway { port, user }),
+    })
+}
+
+/// The number of the user that the near end runs as.
+fn user(given: Option<&str>) -> anyhow::Result<u32> {
+    if let Some(Ok(number)) = given.map(str::parse) {
+        return Ok(number);
+    }
+    let name = given.unwrap_or(SERVICE_USER);
+    match User::from_name(name)? {
+        Some(user) => Ok(user.uid.as_raw()),
+        None if given.is_some() => bail!("no user is named \"{name}\""),
+        None => Err(UsageError(anyhow!(
+            "no user is named \"{SERVICE_USER}\": give the near end's user with --user"
+        ))
+        .into()),
+    }
+}

@@ -1,0 +1,241 @@
+//! Far ends that connect from the addresses of clients.
+//!
+//! ```text
+//! machine behind 10.88.0.2 ── site, near end 10.77.0.1 ── 10.77.0.2 service, far end ── 10.99.0.2 origin
+//! ```
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Command, Stdio},
+    thread,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    common::eventually,
+    failing::signal,
+    world::{BEHIND, Outcome, SERVICE, World, answer, ask, join, make, ok, within},
+};
+
+const ORIGIN: &str = "10.99.0.2";
+const ORIGIN_6: &str = "fd99::2";
+/// The service's addresses in the network of the origin.
+const SERVICE_THERE: [&str; 2] = ["10.99.0.1", "fd99::1"];
+
+/// The machine of the origin, which answers with the address that it sees.
+struct Origin(String);
+
+impl Origin {
+    fn start(world: &World) -> Origin {
+        let origin = Origin(world.service.replace("service", "origin"));
+        make(&origin.0);
+        join(
+            (&world.service, "lan", SERVICE_THERE),
+            (&origin.0, "lan", [ORIGIN, ORIGIN_6]),
+        );
+        let [gateway, gateway_6] = SERVICE_THERE;
+        for (namespace, family, to, gateway) in [
+            (&origin.0, "-4", "default", gateway),
+            (&origin.0, "-6", "default", gateway_6),
+            (&world.site, "-4", "10.99.0.0/16", SERVICE),
+            (&world.site, "-6", "fd99::/64", "fd77::2"),
+        ] {
+            ok(Command::new("ip")
+                .args([family, "-n", namespace, "route", "add", to, "via", gateway]));
+        }
+        within(&world.service, || {
+            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                std::fs::write(format!("/proc/sys/net/{setting}"), "1").expect("root may");
+            }
+        });
+        for address in [ORIGIN, ORIGIN_6] {
+            let listener = within(&origin.0, || TcpListener::bind((address, 8080)));
+            let listener = listener.expect("a port");
+            thread::spawn(move || {
+                for client in listener.incoming().flatten() {
+                    thread::spawn(move || answer(client));
+                }
+            });
+        }
+        origin
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        let _ = Command::new("ip")
+            .args(["netns", "delete", &self.0])
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+/// `refrain intercept` at the service, as root.
+fn at_service(world: &World, arguments: &[&str]) -> String {
+    let output = Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{}", world.service))
+        .arg(env!("CARGO_BIN_EXE_refrain"))
+        .arg("intercept")
+        .args(arguments)
+        .output()
+        .expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The rules for packets and for routes at the service.
+fn state(world: &World) -> String {
+    let list = |program: &str, arguments: &[&str]| {
+        let output = Command::new("nsenter")
+            .arg(format!("--net=/run/netns/{}", world.service))
+            .arg(program)
+            .args(arguments)
+            .output()
+            .expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    [
+        list("nft", &["list", "ruleset"]),
+        list("ip", &["rule", "list"]),
+        list("ip", &["-6", "rule", "list"]),
+        list("ip", &["route", "show", "table", "2030"]),
+        list("ip", &["-6", "route", "show", "table", "2030"]),
+    ]
+    .concat()
+}
+
+/// The connections that the rules of the site matched.
+fn intercepted(world: &World) -> u64 {
+    let shown = world.refrain_ok(&["intercept", "show", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    let rules = shown["rules"].as_array().expect("rules").iter();
+    rules
+        .map(|rule| rule["connections"].as_u64().expect("a number"))
+        .sum()
+}
+
+#[test]
+fn servers_see_the_addresses_of_clients() {
+    let Some(mut world) = World::of_own_addresses("in=lan port=8080 client_address=keep") else {
+        return;
+    };
+    let _origin = Origin::start(&world);
+    let before = state(&world);
+    let far = world.path("far.toml");
+    at_service(&world, &["on", "--far", "--config", &far]);
+    assert!(at_service(&world, &["show"]).contains("answers to clients' addresses"));
+    world.intercept();
+    let clients = [(BEHIND[0], ORIGIN), (BEHIND[1], ORIGIN_6)];
+    let seen = |world: &World| {
+        clients.map(|(own, origin)| {
+            let mut stream = within(&world.behind, || TcpStream::connect((origin, 8080)))
+                .expect("the origin is up");
+            ask(&mut stream, own)
+        })
+    };
+    eventually("connections that are intercepted", || {
+        assert_eq!(
+            seen(&world),
+            [Outcome::Direct; 2],
+            "from the client's address"
+        );
+        (intercepted(&world) >= 2).then_some(())
+    });
+    // Bytes come back, more than packets or windows hold.
+    let (own, origin) = clients[0];
+    let count = intercepted(&world);
+    let mut stream =
+        within(&world.behind, || TcpStream::connect((origin, 8080))).expect("it is up");
+    let requests = 50_000;
+    thread::scope(|scope| {
+        let mut writer = stream.try_clone().expect("a handle");
+        scope.spawn(move || {
+            writer
+                .write_all(&b"who?".repeat(requests))
+                .expect("it is up")
+        });
+        let mut answers = vec![0; requests * 40];
+        stream.read_exact(&mut answers).expect("all answers");
+        assert!(
+            answers
+                .chunks(40)
+                .all(|seen| String::from_utf8_lossy(seen).trim() == own)
+        );
+    });
+    assert_eq!(intercepted(&world), count + 1);
+    // The site has no address in those networks.
+    assert_eq!(world.connect(), Outcome::Direct);
+
+    // What goes direct looks the same.
+    signal(&world.near, Signal::KILL);
+    world.near.take().expect("it ran").wait().expect("it ends");
+    eventually("connections that go direct", || {
+        let open = clients
+            .map(|(_, origin)| within(&world.behind, || TcpStream::connect((origin, 8080))).ok());
+        let both = open.into_iter().zip(clients).all(|(stream, (own, _))| {
+            stream.is_some_and(|mut stream| ask(&mut stream, own) == Outcome::Direct)
+        });
+        both.then_some(())
+    });
+    at_service(&world, &["off"]);
+    assert_eq!(state(&world), before);
+}
+
+#[test]
+fn addresses_that_the_far_end_does_not_take_are_refused() {
+    let Some(world) = World::of_own_addresses("in=lan port=8080 client_address=keep") else {
+        return;
+    };
+    let _origin = Origin::start(&world);
+    let far = world.path("far.toml");
+    at_service(&world, &["on", "--far", "--config", &far]);
+    let options = std::fs::read_to_string(&far).expect("a file");
+    let options = options.replace("10.88.0.0/16", "10.88.1.0/24");
+    std::fs::write(&far, options).expect("a file");
+    signal(&world.far, Signal::HUP);
+    world.intercept();
+    eventually("a connection that is refused", || {
+        let stream = within(&world.behind, || TcpStream::connect((ORIGIN, 8080)));
+        (ask(&mut stream.ok()?, "") == Outcome::Reset).then_some(())
+    });
+    eventually("the reason in the log", || {
+        let log = std::fs::read_to_string(world.path("near.log")).expect("a log");
+        log.contains("client-addresses").then_some(())
+    });
+}
+
+#[test]
+fn connections_that_are_direct_by_name_keep_the_address_too() {
+    let Some(world) = World::of_own_addresses(
+        "in=lan port=8080 name=bank.example action=direct client_address=keep\", \"in=lan port=8080",
+    ) else {
+        return;
+    };
+    let _origin = Origin::start(&world);
+    world.intercept();
+    let seen = |host: &str| {
+        let mut stream = within(&world.behind, || TcpStream::connect((ORIGIN, 8080))).ok()?;
+        write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").ok()?;
+        let mut seen = [0; 40];
+        stream.read_exact(&mut seen).ok()?;
+        Some(String::from_utf8_lossy(&seen).trim().to_owned())
+    };
+    eventually("a connection that is carried", || {
+        (seen("other.example").as_deref() == Some(SERVICE_THERE[0])).then_some(())
+    });
+    assert_eq!(seen("bank.example").as_deref(), Some(BEHIND[0]));
+    let routes = within(&world.site, || {
+        Command::new("ip").args(["rule", "list"]).output()
+    });
+    let routes = String::from_utf8(routes.expect("it runs").stdout).expect("a text");
+    assert!(routes.contains("fwmark 0x7ee"), "{routes}");
+    world.refrain_ok(&["intercept", "off"]);
+    let routes = within(&world.site, || {
+        Command::new("ip").args(["rule", "list"]).output()
+    });
+    let routes = String::from_utf8(routes.expect("it runs").stdout).expect("a text");
+    assert!(!routes.contains("fwmark"), "{routes}");
+}
