@@ -1,0 +1,204 @@
+//! How rules are written, and which one counts.
+
+use proptest::prelude::*;
+
+use super::{text::RULE_BYTES_MAX, *};
+
+fn rule(text: &str) -> Result<InterceptRule, InterceptRuleError> {
+    text.parse()
+}
+
+#[test]
+fn each_key_is_read_and_written() {
+    for text in [
+        "port=80,443,8000-8099 action=optimize",
+        "dst=10.20.0.0/16,10.30.0.5,fd00::/8 src=10.0.0.0/8 action=direct",
+        "in=lan0,wlan0 action=optimize on_failure=reset",
+        "dst=::1 in=* action=reject",
+        "uid=www-data,1000 gid=adm cgroup=system.slice/app.service action=optimize",
+        "port=443 name=*.example.org,shop.example action=pass on_failure=reset",
+        "in=* name=* action=reject",
+        "port=80 action=pass client_address=proxy_v2",
+    ] {
+        assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));
+    }
+    let short = rule("  dst=10.20.0.0/16\tport=443-443 cgroup=/a/b/ ").expect("a rule");
+    let written = "port=443 dst=10.20.0.0/16 cgroup=a/b action=optimize";
+    assert_eq!(short.to_string(), written);
+    let overlapping = rule("dst=10.0.0.0/8,10.20.0.0/16 port=100,80-90,85-99").expect("a rule");
+    let written = "port=80-100 dst=10.0.0.0/8 action=optimize";
+    assert_eq!(overlapping.to_string(), written);
+}
+
+#[test]
+fn each_fault_has_its_error() {
+    use InterceptRuleError as Error;
+    let text = |text: &str| text.to_owned();
+    for (rule, error) in [
+        ("", Error::Empty),
+        (" ", Error::Empty),
+        ("port", Error::NoValue(text("port"))),
+        ("port=", Error::NoValue(text("port="))),
+        ("ports=80", Error::UnknownKey(text("ports"))),
+        ("port=80 port=81", Error::Twice("port")),
+        ("in=lan0 uid=0", Error::Contradiction("uid")),
+        ("src=10.0.0.0/8 dst=fd00::/8", Error::Families),
+        ("action=direct on_failure=reset", Error::NoFailure),
+        (
+            "name=a.example action=direct client_address=proxy_v2",
+            Error::NoClientAddress,
+        ),
+        ("action=direct client_address=keep", Error::NoClientAddress),
+        (
+            "src=10.20.1.2/16",
+            Error::HostBits {
+                key: "src",
+                value: "10.20.1.2/16".parse().expect("a network"),
+            },
+        ),
+    ] {
+        assert_eq!(self::rule(rule), Err(error), "{rule:?}");
+    }
+    let long = format!("uid={}", "a".repeat(RULE_BYTES_MAX));
+    assert_eq!(rule(&long), Err(Error::TooLong));
+    for (wrong, key) in [
+        ("port=0", "port"),
+        ("port=90-80", "port"),
+        ("port=65536", "port"),
+        ("port=+80", "port"),
+        ("port=80,,81", "port"),
+        ("dst=10.0.0.0/33", "dst"),
+        ("dst=example.org", "dst"),
+        ("in=a\"b", "in"),
+        ("in=interface-too-long", "in"),
+        ("uid=a;b", "uid"),
+        ("uid=4294967296", "uid"),
+        ("cgroup=a/../b", "cgroup"),
+        ("cgroup=a\"b", "cgroup"),
+        ("action=drop", "action"),
+        ("name=10.20.0.5", "name"),
+        ("name=a.*.example", "name"),
+        ("name=a,,b", "name"),
+        ("client_address=proxy_v1", "client_address"),
+        ("on_failure=hang", "on_failure"),
+    ] {
+        let found = rule(wrong);
+        let is_of_key = matches!(&found, Err(Error::Value { key: of, .. }) if *of == key);
+        assert!(is_of_key, "{wrong}: {found:?}");
+    }
+}
+
+#[test]
+fn the_near_end_decides_by_name_as_the_rules_say_in_their_order() {
+    let rules = [
+        "port=80 dst=10.9.0.0/16 action=reject",
+        "port=443,80 name=*.bank.example action=direct",
+        "port=443 name=*.bank.example,media.example action=pass client_address=proxy_v2",
+        "dst=10.20.0.0/16 name=evil.example action=reject",
+        "port=80,443",
+        "in=lan0 name=* action=reject",
+    ];
+    let rules = rules.map(|text| rule(text).expect("a rule"));
+    assert_eq!(InterceptRule::check_all(&rules), Ok(()));
+    let decide = |server: &str, name| {
+        let client = "[::ffff:10.1.0.2]:40000".parse().expect("an address");
+        let server = server.parse().expect("an address");
+        let (action, carriage) = InterceptRule::decide(&rules, false, client, server, name);
+        (action, carriage.client_address != ClientAddress::Hidden)
+    };
+    let plain = (Action::Optimize, false);
+    for (server, name, expected) in [
+        (
+            "10.20.0.5:443",
+            Some("www.bank.example"),
+            (Action::Direct, false),
+        ),
+        ("10.20.0.5:443", Some("media.example"), (Action::Pass, true)),
+        ("10.20.0.5:80", Some("media.example"), plain),
+        (
+            "10.20.0.5:80",
+            Some("evil.example"),
+            (Action::Reject, false),
+        ),
+        ("10.21.0.5:80", Some("evil.example"), plain),
+        ("10.20.0.5:80", Some("bank.example"), plain),
+        ("10.20.0.5:443", None, plain),
+        // The kernel has decided about those of the first rule.
+        ("10.9.0.5:80", None, plain),
+        ("10.20.0.5:22", None, (Action::Direct, false)),
+    ] {
+        assert_eq!(decide(server, name), expected, "{server} {name:?}");
+    }
+}
+
+#[test]
+fn rules_that_only_the_kernel_can_decide_about_come_before_names() {
+    let check = |texts: &[&str]| {
+        let rules: Vec<_> = texts
+            .iter()
+            .map(|text| rule(text).expect("a rule"))
+            .collect();
+        let found = InterceptRule::check_all(&rules).map_err(|error| error.0);
+        found.err()
+    };
+    assert_eq!(
+        check(&["uid=0 action=direct", "name=a.example", "port=80"]),
+        None
+    );
+    assert_eq!(
+        check(&["uid=5 name=a.example", "in=lan0", "uid=5 port=80"]),
+        None
+    );
+    assert_eq!(
+        check(&["name=a.example", "uid=0 action=direct"]).as_deref(),
+        Some("uid=0 action=direct")
+    );
+    assert_eq!(
+        check(&["in=lan0 name=a.example", "in=lan1"]).as_deref(),
+        Some("in=lan1 action=optimize")
+    );
+}
+
+fn rules_of(texts: &[&str]) -> Vec<InterceptRule> {
+    let rules = texts.iter().map(|text| rule(text).expect("a rule"));
+    rules.collect()
+}
+
+#[test]
+fn each_handling_has_a_port_of_its_own() {
+    let all = [
+        "port=80",
+        "port=80 action=pass",
+        "port=80 client_address=proxy_v2",
+        "port=80 action=pass client_address=proxy_v2",
+        "port=80 client_address=keep",
+        "port=80 action=pass client_address=keep",
+        "name=example.org",
+        "name=example.org in=lan0",
+    ];
+    let offsets = |rules: &[InterceptRule]| {
+        let all = InterceptRule::handlings(rules).into_iter();
+        all.map(Handling::port_offset).collect::<Vec<_>>()
+    };
+    assert_eq!(offsets(&rules_of(&all)), [0, 1, 2, 3, 4, 5, 6, 7]);
+    for (offset, rule) in all.into_iter().enumerate().skip(1) {
+        assert_eq!(offsets(&rules_of(&[rule])), [0, offset as u16], "{rule}");
+    }
+    assert_eq!(offsets(&rules_of(&["action=direct", "action=reject"])), [0]);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_not(text in "\\PC{0,60}") {
+        let _ = rule(&text);
+    }
+
+    #[test]
+    fn a_rule_is_written_as_it_is_read(
+        text in "(port=[0-9]{1,5}(-[0-9]{1,5})? ?)?(dst=[0-9.:/a-f]{1,20} ?)?(uid=[a-z0-9,]{1,9})?"
+    ) {
+        if let Ok(read) = rule(&text) {
+            prop_assert_eq!(rule(&read.to_string()), Ok(read));
+        }
+    }
+}
