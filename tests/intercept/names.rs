@@ -9,11 +9,14 @@ use std::{
     thread,
 };
 
+use rustix::process::Signal;
+
 use crate::{
     common::{
         eventually,
         programs::{are_installed, find, run_ok},
     },
+    failing::signal,
     world::{BEHIND, ORIGIN, Outcome, SERVICE, SITE, World, ask, on, within},
 };
 
@@ -164,6 +167,36 @@ fn servers_get_the_address_of_the_client_in_a_header() {
         fetch(&world.behind, "https", "any.example", 8443).as_deref(),
         Some(CARRIED)
     );
+}
+
+#[test]
+fn connections_that_the_far_end_refuses_go_direct_with_all_their_bytes() {
+    for (rule, seen) in [
+        ("port=8080-8099", Outcome::Direct),
+        ("port=8080-8099 on_failure=reset", Outcome::Reset),
+    ] {
+        let lines = format!("transparent = \"15001\"\nintercept = [\"{rule}\"]\n");
+        let Some(world) = World::with(&lines) else {
+            return;
+        };
+        world.intercept();
+        world.wait_for(Outcome::Carried);
+        let far = world.path("far.toml");
+        let options = fs::read_to_string(&far).expect("a file");
+        let allowed = options.replace("*:*", "10.77.0.2:8081");
+        fs::write(&far, allowed).expect("a file");
+        signal(&world.far, Signal::HUP);
+        eventually("the reload", || {
+            let log = fs::read_to_string(world.path("far.log")).expect("a log");
+            log.contains("reloaded").then_some(())
+        });
+        // The first one too, and those that the near end remembers.
+        for _ in 0..3 {
+            assert_eq!(world.connect(), seen, "{rule}");
+        }
+        let log = fs::read_to_string(world.path("near.log")).expect("a log");
+        assert!(log.contains("does not allow this target"), "{log}");
+    }
 }
 
 #[test]

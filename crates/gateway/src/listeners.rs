@@ -4,6 +4,7 @@
 //! travel with the opening where the client has sent them already; a refusal is passed on
 //! in the words of the client's protocol.
 
+mod direct;
 mod door;
 mod forward;
 mod http;
@@ -20,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use direct::RefusedTargets;
 use refrain_admission::Visit;
 use refrain_proto::ResetReason;
 use tokio::{
@@ -71,6 +73,8 @@ pub(crate) struct Listener {
     outsiders: RateLimitedLog,
     refused_logins: RateLimitedLog,
     refusals: RateLimitedLog,
+    /// Targets of redirected connections that go direct for a while.
+    refused_targets: RefusedTargets,
 }
 
 impl Listener {
@@ -98,6 +102,7 @@ impl Listener {
             outsiders: warnings(),
             refused_logins: warnings(),
             refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+            refused_targets: RefusedTargets::default(),
         });
         loop {
             let (tcp, visit, address) = acceptor.accept(|client| listener.admit(client)).await;

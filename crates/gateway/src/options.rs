@@ -398,8 +398,9 @@ options! {
              port=80,443 dst=10.20.0.0/16 uid=www-data, and matches if all its words do. The first rule that matches \
              counts. Keys: port, dst, src; for programs of this machine uid, gid, cgroup; for forwarded connections \
              in, an interface or *; name, a server's name in TLS or HTTP. action is optimize (default), pass (through \
-             the link as it is), direct or reject. client_address=proxy_v2 sends the server the client's address. \
-             on_failure=reset refuses connections while the gateway does not work. By default they go direct. A \
+             the link as it is), direct or reject. client_address is keep or proxy_v2: servers see the client's \
+             address, or get it in a header. on_failure=reset refuses connections that the link cannot carry. By \
+             default they go direct. A \
              change needs `refrain intercept on` again, or SIGHUP to one that runs with --keep. Names are reloaded on \
              SIGHUP.").repeats().with_commas().reloads(NEAR);
         ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),

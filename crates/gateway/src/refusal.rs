@@ -106,6 +106,27 @@ impl Refusal {
         })
     }
 
+    /// Whether it is about the target, so that a further flow there would be refused too.
+    pub(crate) fn is_of_target(&self) -> bool {
+        match self {
+            Refusal::NotAllowed
+            | Refusal::NameNotResolved
+            | Refusal::ConnectionRefused
+            | Refusal::Unreachable
+            | Refusal::TimedOut
+            | Refusal::TargetReset
+            | Refusal::OwnAddress
+            | Refusal::ClientAddress => true,
+            Refusal::Other
+            | Refusal::LinkDown
+            | Refusal::Draining
+            | Refusal::LaneLost
+            | Refusal::Misconfirmed
+            | Refusal::Limit(_)
+            | Refusal::OwnDraining => false,
+        }
+    }
+
     /// The text on the wire. Of two ends that may read it, neither is named.
     pub(crate) fn wire_text(&self) -> String {
         match self {

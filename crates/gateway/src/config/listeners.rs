@@ -64,11 +64,10 @@ fn with_handlings(ways_in: Vec<WayIn>, settings: &Settings) -> Result<Vec<WayIn>
         for &handling in &handlings {
             let mut own = way_in.clone();
             let port = own.listen.port();
-            let needs =
-                "rules with name, client_address or action=pass need a port from 1 to 65528";
+            let needs = "rules with name, client_address, action=pass or on_failure=reset need a port from 1 to 65522";
             own.listen.set_port(match (port, handling.port_offset()) {
                 (port, 0) => port,
-                (1..=65528, offset) => port + offset,
+                (1..=65522, offset) => port + offset,
                 _ => return Err(settings.wrong(&TRANSPARENT, needs)),
             });
             own.handling = handling;

@@ -23,6 +23,8 @@ pub(crate) struct Carriage {
     pub(crate) is_excluded: bool,
     /// How the server gets the client's address.
     pub(crate) client_address: ClientAddress,
+    /// It is reset if the link cannot carry it. Otherwise it goes direct.
+    pub(crate) resets: bool,
 }
 
 /// How a server gets the address of a client.
@@ -42,6 +44,7 @@ impl Handling {
     pub(crate) const PLAIN: Handling = Handling::Carry(Carriage {
         is_excluded: false,
         client_address: ClientAddress::Hidden,
+        resets: false,
     });
 
     /// How far after the listener's port its own port is. Near ends and loaded tables may be of different versions of
@@ -51,8 +54,9 @@ impl Handling {
             Handling::Carry(Carriage {
                 is_excluded,
                 client_address,
-            }) => u16::from(is_excluded) + 2 * client_address as u16,
-            Handling::ByName { is_forwarded } => 6 + u16::from(is_forwarded),
+                resets,
+            }) => u16::from(is_excluded) + 2 * client_address as u16 + 6 * u16::from(resets),
+            Handling::ByName { is_forwarded } => 12 + u16::from(is_forwarded),
         }
     }
 }

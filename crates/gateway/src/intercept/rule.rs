@@ -100,6 +100,7 @@ impl InterceptRule {
         Some(Handling::Carry(Carriage {
             is_excluded,
             client_address: self.client_address,
+            resets: self.on_failure == OnFailure::Reset,
         }))
     }
 
@@ -172,6 +173,7 @@ impl InterceptRule {
                 let carriage = Carriage {
                     is_excluded: rule.action == Action::Pass,
                     client_address: rule.client_address,
+                    resets: rule.on_failure == OnFailure::Reset,
                 };
                 (rule.action, carriage)
             }

@@ -1,18 +1,12 @@
 //! Connections that the kernel redirected here: each is a flow to its original destination, unless a rule says otherwise.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use socket2::SockRef;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
-    time::timeout,
-};
+use tokio::{io::AsyncReadExt, time::timeout};
 
 use super::Client;
 use crate::{
-    flow::prepare,
     intercept::{
-        self,
         handling::{Carriage, ClientAddress, Handling},
         proxy_protocol,
         rule::{Action, InterceptRule},
@@ -60,7 +54,7 @@ impl Client {
             InterceptRule::decide(rules, is_forwarded, client, server, name.as_deref());
         match action {
             Action::Optimize | Action::Pass => self.carry_redirected(&target, how, early).await,
-            Action::Direct => self.relay(server, how, &early).await,
+            Action::Direct => self.relay(server, how.client_address, &early).await,
             Action::Reject => Ok(()),
         }
     }
@@ -78,6 +72,7 @@ impl Client {
         }
     }
 
+    /// Carries a connection, or passes it to the server directly if the link cannot carry it and its rule lets it.
     async fn carry_redirected(
         self,
         target: &Target,
@@ -86,41 +81,24 @@ impl Client {
     ) -> io::Result<()> {
         let is_excluded = how.is_excluded || self.listener.policy().excludes(target);
         let how = Carriage { is_excluded, ..how };
-        let early = match (how.client_address, target.socket_address()) {
-            (ClientAddress::ProxyV2, Some(server)) => {
-                let mut all = proxy_protocol::header(self.tcp.peer_addr()?, server);
-                all.extend(early);
-                all
+        let client = self.tcp.peer_addr()?;
+        let header = match (how.client_address, target.socket_address()) {
+            (ClientAddress::ProxyV2, Some(server)) => proxy_protocol::header(client, server),
+            _ => Vec::new(),
+        };
+        // By the rule, since the server was to see the client's address, or of `refrain run`.
+        let stays = how.resets
+            || how.client_address == ClientAddress::Keep
+            || self.listener.redirected.is_some();
+        match target.socket_address().filter(|_| !stays) {
+            Some(server) => {
+                self.carry_or_relay(target, server, how, header, early)
+                    .await
             }
-            _ => early,
-        };
-        self.carry("redirected", target, how, early).await
-    }
-
-    /// Passes `early` and all further bytes to the server without the link.
-    async fn relay(mut self, server: SocketAddr, how: Carriage, early: &[u8]) -> io::Result<()> {
-        let gateway = Arc::clone(&self.listener.gateway);
-        let own = self
-            .request_came()
-            .and_then(|()| gateway.descriptors.for_flow());
-        let Ok(_of_server) = own else {
-            let error = io::Error::from(io::ErrorKind::QuotaExceeded);
-            let reason =
-                format!("refused a redirected connection to {server}: too many open files");
-            self.listener.refuse(&error, reason);
-            return Ok(());
-        };
-        let within = self.listener.policy().timeouts.connect;
-        let client = (how.client_address == ClientAddress::Keep).then_some(self.address);
-        let mut tcp = timeout(within, intercept::connect(server, client)).await??;
-        prepare(&tcp);
-        prepare(&self.tcp);
-        tcp.write_all(early).await?;
-        copy_bidirectional(&mut self.tcp, &mut tcp).await?;
-        // Both directions have ended: what is still on its way is to arrive.
-        for ended in [&tcp, &self.tcp] {
-            SockRef::from(ended).set_linger(None)?;
+            None => {
+                let early = [header, early].concat();
+                self.carry("redirected", target, how, early).await
+            }
         }
-        Ok(())
     }
 }

@@ -166,21 +166,25 @@ fn rules_of(texts: &[&str]) -> Vec<InterceptRule> {
 
 #[test]
 fn each_handling_has_a_port_of_its_own() {
-    let all = [
-        "port=80",
-        "port=80 action=pass",
-        "port=80 client_address=proxy_v2",
-        "port=80 action=pass client_address=proxy_v2",
-        "port=80 client_address=keep",
-        "port=80 action=pass client_address=keep",
-        "name=example.org",
-        "name=example.org in=lan0",
+    let carried = [
+        "",
+        "action=pass",
+        "client_address=proxy_v2",
+        "action=pass client_address=proxy_v2",
+        "client_address=keep",
+        "action=pass client_address=keep",
     ];
+    let failing = ["", " on_failure=reset"];
+    let failing = failing.into_iter();
+    let carried = failing.flat_map(|end| carried.map(|words| format!("port=80 {words}{end}")));
+    let by_name = ["name=example.org", "name=example.org in=lan0"].map(str::to_owned);
+    let all: Vec<_> = carried.chain(by_name).collect();
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
     let offsets = |rules: &[InterceptRule]| {
         let all = InterceptRule::handlings(rules).into_iter();
         all.map(Handling::port_offset).collect::<Vec<_>>()
     };
-    assert_eq!(offsets(&rules_of(&all)), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(offsets(&rules_of(&all)), (0..14).collect::<Vec<_>>());
     for (offset, rule) in all.into_iter().enumerate().skip(1) {
         assert_eq!(offsets(&rules_of(&[rule])), [0, offset as u16], "{rule}");
     }

@@ -1,0 +1,209 @@
+//! Redirected connections that go to their servers without the link: by a rule, or since the link cannot carry them.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use refrain_proto::ResetReason;
+use socket2::SockRef;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    time::{Instant, timeout},
+};
+
+use super::{Client, REPORT_TIME};
+use crate::{
+    flow::{FlowHandle, prepare},
+    intercept::{
+        self,
+        handling::{Carriage, ClientAddress},
+    },
+    link::Standing,
+    refusal::Refusal,
+    target::Target,
+};
+
+/// What a client sent is kept until the target was reached: so much of it.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// How long connections to a target that the far end refused go direct at once.
+const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// Targets that are remembered.
+const TARGETS_MAX: usize = 4096;
+
+/// Targets that the far end refused, with the times.
+#[derive(Debug, Default)]
+pub(super) struct RefusedTargets(Mutex<HashMap<SocketAddr, Instant>>);
+
+impl RefusedTargets {
+    fn contains(&self, target: SocketAddr) -> bool {
+        let targets = self.0.lock().expect("held for a moment");
+        targets
+            .get(&target)
+            .is_some_and(|at| at.elapsed() < REMEMBERED)
+    }
+
+    fn add(&self, target: SocketAddr) {
+        let mut targets = self.0.lock().expect("held for a moment");
+        if targets.len() >= TARGETS_MAX {
+            targets.retain(|_, at| at.elapsed() < REMEMBERED);
+        }
+        if targets.len() < TARGETS_MAX {
+            targets.insert(target, Instant::now());
+        }
+    }
+}
+
+/// Why the link does not carry a flow.
+enum NotCarried {
+    /// Nothing was passed on: what the client sent so far can go elsewhere.
+    Refused(Refusal, Vec<u8>),
+    /// Something may have been.
+    Lost(Refusal),
+}
+
+impl Client {
+    /// Carries a connection, with `header` in front of `early` and all further bytes. If it is refused, it goes direct,
+    /// without the header.
+    pub(super) async fn carry_or_relay(
+        mut self,
+        target: &Target,
+        server: SocketAddr,
+        how: Carriage,
+        header: Vec<u8>,
+        early: Vec<u8>,
+    ) -> io::Result<()> {
+        let listener = Arc::clone(&self.listener);
+        if listener.refused_targets.contains(server) {
+            return self.relay(server, ClientAddress::Hidden, &early).await;
+        }
+        match self.open_keeping(target, how, &header, early).await? {
+            Ok((flow, rest)) => {
+                self.run(flow, rest).await;
+                Ok(())
+            }
+            Err(NotCarried::Refused(refusal, early)) => {
+                // The target itself, which would do so again.
+                let by_target =
+                    matches!(refusal, Refusal::ConnectionRefused | Refusal::TargetReset);
+                let peer = listener.gateway.config.role.peer();
+                let reason = refusal.describe(peer);
+                if by_target {
+                    let refused = format!("refused a redirected connection to {target}: {reason}");
+                    listener.refuse(&refusal, refused);
+                    return Ok(());
+                }
+                if refusal.is_of_target() {
+                    listener.refused_targets.add(server);
+                }
+                let direct = format!("a redirected connection to {target} goes direct: {reason}");
+                listener.refuse(&refusal, direct);
+                self.relay(server, ClientAddress::Hidden, &early).await
+            }
+            Err(NotCarried::Lost(refusal)) => {
+                let reason = format!("reset a redirected connection to {target}: {refusal}");
+                listener.refuse(&refusal, reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens a flow, and sends `header`, `early` and what the client sends with it. Waits until the target was reached,
+    /// and keeps the bytes until then. Returns those that were not sent yet.
+    async fn open_keeping(
+        &mut self,
+        target: &Target,
+        how: Carriage,
+        header: &[u8],
+        early: Vec<u8>,
+    ) -> io::Result<Result<(FlowHandle, Vec<u8>), NotCarried>> {
+        let flow = match self.open(target, how).await {
+            Ok(flow) => flow,
+            Err(refusal) => return Ok(Err(NotCarried::Refused(refusal, early))),
+        };
+        let mut kept = [header, &early].concat();
+        let mut sent = flow.write_first(&kept);
+        let within = self.listener.policy().timeouts.connect + REPORT_TIME;
+        let until = tokio::time::sleep(within);
+        tokio::pin!(until);
+        let mut has_ended = false;
+        let standing = loop {
+            let is_read = !has_ended && sent == kept.len() && kept.len() < KEPT_BYTES_MAX;
+            tokio::select! {
+                biased;
+                standing = flow.signals().opened() => break standing,
+                read = self.tcp.read_buf(&mut kept), if is_read => {
+                    has_ended = read? == 0;
+                    sent += flow.write_first(&kept[sent..]);
+                }
+                () = &mut until => break Standing::Opening,
+            }
+        };
+        Ok(match standing {
+            Standing::Open => Ok((flow, kept.split_off(sent))),
+            Standing::Refused(refusal) => {
+                Err(NotCarried::Refused(refusal, kept.split_off(header.len())))
+            }
+            Standing::Reset(ResetReason::LaneLost) if !flow.is_link_up() => {
+                Err(NotCarried::Lost(Refusal::LinkDown))
+            }
+            Standing::Reset(reason) => Err(NotCarried::Lost(Refusal::from_reset(reason))),
+            Standing::Opening => Err(NotCarried::Lost(Refusal::TimedOut)),
+        })
+    }
+
+    /// Passes `early` and all further bytes to the server without the link.
+    pub(super) async fn relay(
+        mut self,
+        server: SocketAddr,
+        client_address: ClientAddress,
+        early: &[u8],
+    ) -> io::Result<()> {
+        let descriptors = &self.listener.gateway.descriptors;
+        let own = self.request_came().and_then(|()| descriptors.for_flow());
+        let Ok(_of_server) = own else {
+            let error = io::Error::from(io::ErrorKind::QuotaExceeded);
+            let reason =
+                format!("refused a redirected connection to {server}: too many open files");
+            self.listener.refuse(&error, reason);
+            return Ok(());
+        };
+        let within = self.listener.policy().timeouts.connect;
+        let client = (client_address == ClientAddress::Keep).then_some(self.address);
+        let mut tcp = timeout(within, intercept::connect(server, client)).await??;
+        prepare(&tcp);
+        prepare(&self.tcp);
+        tcp.write_all(early).await?;
+        copy_bidirectional(&mut self.tcp, &mut tcp).await?;
+        // Both directions have ended: what is still on its way is to arrive.
+        for ended in [&tcp, &self.tcp] {
+            SockRef::from(ended).set_linger(None)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_targets_are_remembered_for_a_while_and_their_number_is_bounded() {
+        let targets = RefusedTargets::default();
+        let target = |port: usize| SocketAddr::from(([10, 0, 0, 1], port as u16));
+        for port in 0..TARGETS_MAX {
+            targets.add(target(port));
+        }
+        targets.add(target(TARGETS_MAX));
+        assert!(targets.contains(target(0)) && !targets.contains(target(TARGETS_MAX)));
+        tokio::time::advance(REMEMBERED).await;
+        assert!(!targets.contains(target(0)));
+        targets.add(target(TARGETS_MAX));
+        assert!(targets.contains(target(TARGETS_MAX)));
+    }
+}
