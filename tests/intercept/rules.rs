@@ -2,7 +2,7 @@
 
 use std::{
     io::ErrorKind,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -93,6 +93,61 @@ fn rules_reject_and_reload_without_harm_to_others() {
             .arg(world.path("saved.nft")));
     });
     world.refrain_ok(&["intercept", "off"]);
+}
+
+#[test]
+fn quic_is_rejected_while_connections_are_carried() {
+    let Some(world) = World::with(
+        "transparent = \"15001\"
+         intercept = [
+             \"dst=10.77.0.3 action=direct\",
+             \"dst=10.77.0.0/16 port=443,8080 quic=reject\",
+         ]\n",
+    ) else {
+        return;
+    };
+    let other = [
+        "-n",
+        &world.service,
+        "address",
+        "add",
+        "10.77.0.3/16",
+        "dev",
+        "wan",
+    ];
+    ok(Command::new("ip").args(other));
+    for address in ["10.77.0.2:443", "10.77.0.2:444", "10.77.0.3:443"] {
+        let server = within(&world.service, || UdpSocket::bind(address)).expect("a port");
+        std::thread::spawn(move || {
+            let mut bytes = [0; 8];
+            while let Ok((length, client)) = server.recv_from(&mut bytes) {
+                let _ = server.send_to(&bytes[..length], client);
+            }
+        });
+    }
+    let answers = |server: &str| {
+        let socket = within(&world.site, || UdpSocket::bind("10.77.0.1:0")).expect("a port");
+        socket.set_read_timeout(Some(HANGS_AFTER)).expect("a limit");
+        socket.connect(server).expect("a route");
+        let answer = socket.send(b"hello").and_then(|_| socket.recv(&mut [0; 8]));
+        answer.map_err(|error| error.kind())
+    };
+    assert_eq!(answers("10.77.0.2:443"), Ok(5));
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    // The sender of a packet that its own kernel rejects gets one of two errors.
+    let rejected = answers("10.77.0.2:443").expect_err("rejected");
+    assert!(
+        matches!(
+            rejected,
+            ErrorKind::ConnectionRefused | ErrorKind::PermissionDenied
+        ),
+        "{rejected:?}"
+    );
+    assert_eq!(answers("10.77.0.2:444"), Ok(5));
+    assert_eq!(answers("10.77.0.3:443"), Ok(5));
+    world.refrain_ok(&["bypass", "on"]);
+    eventually("QUIC that passes", || answers("10.77.0.2:443").ok());
 }
 
 #[test]

@@ -14,6 +14,9 @@ use crate::rules::HostPattern;
 pub use text::InterceptRuleError;
 pub(super) use text::show;
 
+/// Where servers expect QUIC.
+pub(super) const QUIC_PORT: u16 = 443;
+
 /// A rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InterceptRule {
@@ -34,6 +37,8 @@ pub struct InterceptRule {
     pub(super) cgroups: Vec<String>,
     /// Names of servers, which clients give in their first bytes; any if empty.
     names: Vec<HostPattern>,
+    /// Whether QUIC to the same destinations is rejected, so that clients use connections.
+    pub(super) rejects_quic: bool,
     /// What happens to the connections.
     pub(super) action: Action,
     /// How the server gets the client's address.
@@ -162,8 +167,7 @@ impl InterceptRule {
                 || name.is_some_and(|name| names.any(|pattern| pattern.covers_name(name)))
         };
         let matches = |rule: &&InterceptRule| {
-            let mut ports = rule.ports.iter();
-            (rule.ports.is_empty() || ports.any(|range| range.contains(&server.port())))
+            rule.has_port(server.port())
                 && in_one(&rule.sources, client)
                 && in_one(&rule.destinations, server)
                 && has_name(rule)
@@ -190,6 +194,11 @@ impl InterceptRule {
     /// Whether the near end must know the rule itself.
     pub fn has_name(&self) -> bool {
         !self.names.is_empty()
+    }
+
+    /// Whether connections to this port can match.
+    pub(super) fn has_port(&self, port: u16) -> bool {
+        self.ports.is_empty() || self.ports.iter().any(|range| range.contains(&port))
     }
 
     /// Whether connections of this family can match.

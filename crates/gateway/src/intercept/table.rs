@@ -6,7 +6,7 @@
 //! chain local     connections of programs of this machine
 //! chain forwarded connections that come in by an interface
 //! chain answers   answers to connections that a gateway makes from clients' addresses: they come here
-//! chain refused.. what `action=reject` refuses, before the chains above change destinations
+//! chain refused.. what `action=reject` and `quic=reject` refuse, before the chains above change destinations
 //! ```
 
 use std::{fmt::Write, net::IpAddr, ops::RangeInclusive};
@@ -15,7 +15,7 @@ use ipnet::IpNet;
 
 use super::{
     handling::Handling,
-    rule::{Action, InterceptRule, OnFailure, show},
+    rule::{Action, InterceptRule, OnFailure, QUIC_PORT, show},
 };
 
 /// The table's family and name.
@@ -114,11 +114,25 @@ pub fn script(
                 (None, Action::Reject) => " return".to_owned(),
                 (None, _) => " counter return".to_owned(),
             };
-            add(&mut text, rule, *number, &verdict, path_of_group);
+            add(
+                &mut text,
+                rule,
+                *number,
+                &tcp(rule),
+                &verdict,
+                path_of_group,
+            );
         }
         text += "  }\n";
-        let last_refused = own.iter().rposition(|(_, rule)| is_refused_by_kernel(rule));
-        if let Some(last) = last_refused {
+        let end_of = |is_refused: fn(&InterceptRule) -> bool| {
+            let last = own.iter().rposition(|(_, rule)| is_refused(rule));
+            last.map_or(0, |last| last + 1)
+        };
+        let (refused, without_quic) = (
+            end_of(is_refused_by_kernel),
+            end_of(|rule| rule.rejects_quic),
+        );
+        if refused > 0 || without_quic > 0 {
             let (name, hook) = match is_forwarded {
                 false => ("refused_local", "output"),
                 true => ("refused_forwarded", "forward"),
@@ -132,12 +146,22 @@ pub fn script(
             );
             // Answers of servers here are packets of output too.
             text += "    ct direction reply return\n";
-            for (number, rule) in &own[..=last] {
+            for (number, rule) in &own[..refused] {
                 let verdict = match is_refused_by_kernel(rule) {
                     true => " counter reject with tcp reset",
                     false => " accept",
                 };
-                add(&mut text, rule, *number, verdict, path_of_group);
+                add(&mut text, rule, *number, &tcp(rule), verdict, path_of_group);
+            }
+            let about_quic = own[..without_quic].iter();
+            for (number, rule) in about_quic.filter(|(_, rule)| rule.has_port(QUIC_PORT)) {
+                let verdict = match (rule.rejects_quic, rule.handling()) {
+                    // Programs would fall back to connections that go direct.
+                    (true, Some(handling)) => format!(" meta nfproto @{} reject", gate(handling)),
+                    _ => " accept".to_owned(),
+                };
+                let quic = format!(" udp dport {QUIC_PORT}");
+                add(&mut text, rule, *number, &quic, &verdict, path_of_group);
             }
             text += "  }\n";
         }
@@ -193,6 +217,7 @@ fn add(
     text: &mut String,
     rule: &InterceptRule,
     number: usize,
+    transport: &str,
     verdict: &str,
     path_of_group: &PathOfGroup<'_>,
 ) {
@@ -242,17 +267,21 @@ fn add(
                     }
                 }
             }
-            match rule.ports.is_empty() {
-                true => line += " meta l4proto tcp",
-                false => line += &format!(" tcp dport {}", set(rule.ports.iter().map(range))),
-            }
             // Writing to a text cannot fail.
             let _ = writeln!(
                 text,
-                "{line}{verdict} comment \"{}\"",
+                "{line}{transport}{verdict} comment \"{}\"",
                 comment(rule, number)
             );
         }
+    }
+}
+
+/// The connections of a rule, by their ports.
+fn tcp(rule: &InterceptRule) -> String {
+    match rule.ports.is_empty() {
+        true => " meta l4proto tcp".to_owned(),
+        false => format!(" tcp dport {}", set(rule.ports.iter().map(range))),
     }
 }
 

@@ -19,6 +19,7 @@ fn each_key_is_read_and_written() {
         "port=443 name=*.example.org,shop.example action=pass on_failure=reset",
         "in=* name=* action=reject",
         "port=80 action=pass client_address=proxy_v2",
+        "port=80,443 action=optimize client_address=keep quic=reject on_failure=reset",
     ] {
         assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));
     }
@@ -49,6 +50,9 @@ fn each_fault_has_its_error() {
             Error::NoClientAddress,
         ),
         ("action=direct client_address=keep", Error::NoClientAddress),
+        ("port=80 quic=reject", Error::NoQuic),
+        ("quic=reject action=direct", Error::NoQuic),
+        ("quic=reject name=a.example", Error::NoQuic),
         (
             "src=10.20.1.2/16",
             Error::HostBits {
@@ -81,6 +85,7 @@ fn each_fault_has_its_error() {
         ("name=a,,b", "name"),
         ("client_address=proxy_v1", "client_address"),
         ("on_failure=hang", "on_failure"),
+        ("quic=direct", "quic"),
     ] {
         let found = rule(wrong);
         let is_of_key = matches!(&found, Err(Error::Value { key: of, .. }) if *of == key);

@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr, ops::RangeInclusive, str::FromStr};
 
 use ipnet::IpNet;
 
-use super::{Action, ClientAddress, HostPattern, InterceptRule, OnFailure};
+use super::{Action, ClientAddress, HostPattern, InterceptRule, OnFailure, QUIC_PORT};
 
 /// The longest rule, in bytes.
 pub(super) const RULE_BYTES_MAX: usize = 4096;
@@ -24,7 +24,7 @@ pub enum InterceptRuleError {
     NoValue(String),
     /// A key that there is not.
     #[error(
-        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, client_address, on_failure)"
+        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, client_address, quic, on_failure)"
     )]
     UnknownKey(String),
     /// A key twice.
@@ -59,6 +59,11 @@ pub enum InterceptRuleError {
         "on_failure is only for connections that the near end gets: those of action=optimize, action=pass or name"
     )]
     NoFailure,
+    /// QUIC of servers that are only known by their names, or of other ports.
+    #[error(
+        "quic=reject is only for rules of action=optimize or action=pass for port 443, without name"
+    )]
+    NoQuic,
     /// An address, for connections that no gateway makes.
     #[error(
         "client_address is only for connections that a gateway makes: those of action=optimize and action=pass"
@@ -115,6 +120,11 @@ impl FromStr for InterceptRule {
                         })
                     })?;
                 }
+                "quic" => {
+                    rule.rejects_quic = one(key, values, "reject", |value| {
+                        (value == "reject").then_some(true)
+                    })?;
+                }
                 "action" => {
                     rule.action = one(key, values, "optimize, pass, direct or reject", |value| {
                         Some(match value {
@@ -165,11 +175,16 @@ impl FromStr for InterceptRule {
         if rule.client_address != ClientAddress::Hidden && !is_made {
             return Err(Error::NoClientAddress);
         }
+        let is_carried = matches!(rule.action, Action::Optimize | Action::Pass);
+        let can_be_quic = is_carried && rule.names.is_empty() && rule.has_port(QUIC_PORT);
+        if rule.rejects_quic && !can_be_quic {
+            return Err(Error::NoQuic);
+        }
         Ok(rule)
     }
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "port",
     "dst",
     "src",
@@ -180,6 +195,7 @@ const KEYS: [&str; 11] = [
     "name",
     "action",
     "client_address",
+    "quic",
     "on_failure",
 ];
 
@@ -336,6 +352,9 @@ impl fmt::Display for InterceptRule {
             ClientAddress::Hidden => {}
             ClientAddress::ProxyV2 => words.push(("client_address", "proxy_v2".to_owned())),
             ClientAddress::Keep => words.push(("client_address", "keep".to_owned())),
+        }
+        if self.rejects_quic {
+            words.push(("quic", "reject".to_owned()));
         }
         if self.on_failure == OnFailure::Reset {
             words.push(("on_failure", "reset".to_owned()));
