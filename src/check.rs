@@ -9,7 +9,7 @@ use std::{
 use anyhow::bail;
 use refrain_gateway::{
     arguments::CheckOptions,
-    check::{self, CheckReport},
+    check::{self, CheckReport, Reached},
     options::Role,
     status::Peer,
     target::Target,
@@ -165,26 +165,23 @@ fn failed(error: anyhow::Error, peer: Option<&Target>, json: bool) -> anyhow::Er
 }
 
 fn print(report: &CheckReport, out: &mut impl Write) -> io::Result<()> {
+    let Reached {
+        peer,
+        handshake_ms,
+        hello_ms,
+        round_trip_ms,
+        round_trips_ms: round_trips,
+        wire_version,
+    } = &report.reached;
     writeln!(
         out,
-        "the connection to {} works: both keys are correct, both ends use wire version {}",
-        report.peer, report.wire_version
+        "the connection to {peer} works: both keys are correct, both ends use wire version {wire_version}"
     )?;
+    writeln!(out, "handshake    {handshake_ms:10.2} ms, TCP and TLS")?;
+    writeln!(out, "first answer {hello_ms:10.2} ms after the handshake")?;
     writeln!(
         out,
-        "handshake    {:10.2} ms, TCP and TLS",
-        report.handshake_ms
-    )?;
-    writeln!(
-        out,
-        "first answer {:10.2} ms after the handshake",
-        report.hello_ms
-    )?;
-    let round_trips = &report.round_trips_ms;
-    writeln!(
-        out,
-        "round trip   {:10.2} ms, smoothed over {} pings of {:.2} to {:.2} ms",
-        report.round_trip_ms,
+        "round trip   {round_trip_ms:10.2} ms, smoothed over {} pings of {:.2} to {:.2} ms",
         round_trips.len(),
         round_trips[0],
         round_trips[round_trips.len() - 1]

@@ -17,7 +17,7 @@ use anyhow::Context;
 use clap::Parser;
 use refrain_gateway::{
     acceptor, admin,
-    arguments::{FarOptions, NearOptions, Options, Program},
+    arguments::{FarOptions, Near, NearOptions, Options, Program},
     config::Config,
     gateway::Gateway,
     local_socket::{self, SocketFile},
@@ -154,14 +154,25 @@ fn run<P: Program>(
 
 /// The configuration of a near end's file, and of these flags, which override it.
 pub(crate) fn near_end_of(file: &Path, flags: &[&str]) -> anyhow::Result<Config> {
+    config_of::<Near>(file, flags)
+}
+
+/// The same of a file of either end.
+pub(crate) fn config_of<P: Program>(file: &Path, flags: &[&str]) -> anyhow::Result<Config> {
+    Ok(options_of::<P>(file, flags)?.resolve()?)
+}
+
+/// The options of a file, and of these flags.
+pub(crate) fn options_of<P: Program>(file: &Path, flags: &[&str]) -> anyhow::Result<Options<P>> {
     #[derive(Parser)]
-    struct OfFile {
+    struct OfFile<O: clap::Args> {
         #[command(flatten)]
-        options: NearOptions,
+        options: O,
     }
-    let flags = ["near"].iter().chain(flags).map(OsString::from);
-    let words = flags.chain(["--config".into(), file.into()]);
-    Ok(OfFile::try_parse_from(words)?.options.resolve()?)
+    let flags = [P::ROLE.name()].into_iter().chain(flags.iter().copied());
+    let words = flags.map(OsString::from);
+    let words = words.chain(["--config".into(), file.into()]);
+    Ok(OfFile::<Options<P>>::try_parse_from(words)?.options)
 }
 
 /// The configuration of a far end's file.

@@ -1,6 +1,6 @@
 //! `refrain intercept`: loads and removes the firewall's rules that redirect connections to a near end.
 
-mod control_groups;
+pub(crate) mod control_groups;
 mod keep;
 mod lock;
 mod routes;
@@ -19,11 +19,13 @@ use clap::Subcommand;
 use control_groups::ControlGroups;
 use lock::Lock;
 use nix::unistd::Uid;
+pub(crate) use refrain_gateway::intercept::table::Gateway;
 use refrain_gateway::intercept::{
     rule::InterceptRule,
     table::{COMMENT, TABLE},
 };
 use ruleset::Ruleset;
+pub(crate) use ruleset::SERVICE_USER;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -109,7 +111,7 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
     let ruleset = Ruleset::read(arguments)?;
     let control_groups = ControlGroups::of(&ruleset.rules)?;
     let script = ruleset.script(&control_groups);
-    let missing = control_groups.missing().map(|group| {
+    let missing = control_groups.missing().next().map(|group| {
         format!("the control group \"{group}\" does not exist: start its service, or use --keep, which waits for it")
     });
     match (arguments.dry_run, missing) {
@@ -126,7 +128,7 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
 }
 
 /// Fails where the firewall refuses this script.
-fn check(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
+pub(crate) fn check(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
     nft(&["--check", "-f", "-"], script).with_context(|| refused(rules))?;
     Ok(())
 }
@@ -157,7 +159,7 @@ fn replace(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
 }
 
 /// The loaded table, as nft describes it; an error if another program made it.
-fn table() -> anyhow::Result<Option<Value>> {
+pub(crate) fn table() -> anyhow::Result<Option<Value>> {
     let tables = nft(&["-j", "list", "tables"], "")?;
     let tables: Value = serde_json::from_str(&tables).context("nft -j list tables")?;
     let (family, name) = TABLE.split_once(' ').unwrap_or_default();
@@ -219,30 +221,30 @@ fn close_gate() -> Vec<String> {
 
 /// What is loaded, as the firewall has it.
 #[derive(Serialize)]
-struct Loaded {
+pub(crate) struct Loaded {
     /// Whether connections are redirected; none of a far end.
-    gate: Option<Gate>,
-    rules: Vec<LoadedRule>,
+    pub gate: Option<Gate>,
+    pub rules: Vec<LoadedRule>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Gate {
+pub(crate) enum Gate {
     Open,
     Closed,
 }
 
 #[derive(Serialize)]
-struct LoadedRule {
-    number: u64,
+pub(crate) struct LoadedRule {
+    pub number: u64,
     /// The beginning of a long one.
-    rule: String,
-    connections: u64,
+    pub rule: String,
+    pub connections: u64,
 }
 
 impl Loaded {
     /// Reads the table as `nft -j` describes it.
-    fn read(table: &Value) -> Loaded {
+    pub(crate) fn read(table: &Value) -> Loaded {
         let entries = table["nftables"].as_array().into_iter().flatten();
         let mut gate = None;
         let mut rules = BTreeMap::<u64, LoadedRule>::new();
@@ -319,7 +321,7 @@ fn is_root() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn nft(arguments: &[&str], input: &str) -> anyhow::Result<String> {
+pub(crate) fn nft(arguments: &[&str], input: &str) -> anyhow::Result<String> {
     is_root()?;
     system_program::run("nft", "nftables", arguments, input)
 }

@@ -4,6 +4,7 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
     str::FromStr,
+    thread,
     time::Duration,
 };
 
@@ -91,21 +92,46 @@ fn hint(place: &Place) -> &'static str {
 /// No gateway runs on this machine, as far as can be seen.
 #[derive(Debug, thiserror::Error)]
 #[error("no gateway found here: looked in {looked}")]
-struct NoneFound {
+pub(crate) struct NoneFound {
     looked: String,
     /// Whether this user may not read one of these places.
-    is_denied: bool,
+    pub is_denied: bool,
+}
+
+/// The gateways on this machine.
+#[derive(Default)]
+pub(crate) struct Looked {
+    pub found: Vec<Found>,
+    /// The errors of those that did not answer, such as a stopped process.
+    pub silent: Vec<AskError>,
+    /// Where there are none, if there are none.
+    pub none: Option<NoneFound>,
 }
 
 /// The gateways on this machine: those with a local socket, else those at the usual addresses. Without any, the error
 /// advises to start one, to look as another user, or to give `options`.
 pub(crate) fn find(options: &str) -> anyhow::Result<Vec<Found>> {
-    let found = find_in(&local_socket::folders(), &USUAL_ADDRESSES);
+    let found = look().and_then(Looked::or_none);
     let (found, silent) = or_else_advise(found, options)?;
     for error in silent {
         warn(error);
     }
     Ok(found)
+}
+
+/// Looks for the gateways on this machine.
+pub(crate) fn look() -> anyhow::Result<Looked> {
+    look_in(&local_socket::folders(), &USUAL_ADDRESSES)
+}
+
+impl Looked {
+    /// Those that answered, and the errors of those that did not; an error if none did.
+    fn or_none(self) -> anyhow::Result<(Vec<Found>, Vec<AskError>)> {
+        match self.none {
+            Some(none) => Err(none.into()),
+            None => Ok((self.found, self.silent)),
+        }
+    }
 }
 
 fn or_else_advise<T>(found: anyhow::Result<T>, options: &str) -> anyhow::Result<T> {
@@ -120,8 +146,7 @@ fn or_else_advise<T>(found: anyhow::Result<T>, options: &str) -> anyhow::Result<
     })
 }
 
-/// The gateways that answered, and the errors of those that did not, such as a stopped process.
-fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<(Vec<Found>, Vec<AskError>)> {
+fn look_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Looked> {
     let (mut looked, mut silent, mut is_denied) = (Vec::new(), Vec::new(), false);
     for folder in folders {
         let (sockets, mut notes) = match local_socket::sockets(folder) {
@@ -134,8 +159,8 @@ fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<(Vec<Found
             Err(error) => (Vec::new(), vec![error.to_string()]),
         };
         let mut found = Vec::new();
-        for socket in sockets {
-            match ask(&Place::Socket(socket.clone()), None) {
+        for answer in ask_all(sockets.into_iter().map(Place::Socket).collect()) {
+            match answer {
                 Ok(gateway) => found.push(gateway),
                 // Left by one that was killed.
                 Err(error) if error.is_refusal() => {}
@@ -150,7 +175,11 @@ fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<(Vec<Found
             }
         }
         if !found.is_empty() {
-            return Ok((found, silent));
+            return Ok(Looked {
+                found,
+                silent,
+                none: None,
+            });
         }
         looked.push(match notes.is_empty() {
             true => folder.display().to_string(),
@@ -158,19 +187,39 @@ fn find_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<(Vec<Found
         });
     }
     let mut found = Vec::new();
-    for address in addresses {
+    let places = addresses
+        .iter()
+        .map(|address| Ok(Place::Address(address.parse()?)));
+    let places = places.collect::<anyhow::Result<_>>()?;
+    for (answer, address) in ask_all(places).into_iter().zip(addresses) {
         // Another program may listen there: it gets no token, and its answer is no status.
-        match ask(&Place::Address(address.parse()?), None) {
+        match answer {
             Ok(gateway) => found.push(gateway),
             Err(error @ AskError::NeedsToken(_)) => return Err(error.into()),
             Err(_) => looked.push((*address).to_owned()),
         }
     }
-    if found.is_empty() {
-        let looked = looked.join(", ");
-        return Err(NoneFound { looked, is_denied }.into());
-    }
-    Ok((found, silent))
+    let none = found.is_empty().then(|| NoneFound {
+        looked: looked.join(", "),
+        is_denied,
+    });
+    Ok(Looked {
+        found,
+        silent,
+        none,
+    })
+}
+
+/// Asks all at once: each that is stopped takes all of its time.
+fn ask_all(places: Vec<Place>) -> Vec<Result<Found, AskError>> {
+    thread::scope(|scope| {
+        let asked = places.iter().map(|place| scope.spawn(|| ask(place, None)));
+        let asked: Vec<_> = asked.collect();
+        let answers = asked
+            .into_iter()
+            .map(|asked| asked.join().expect("no panic"));
+        answers.collect()
+    })
 }
 
 /// The only gateway of several; an error names them all.
@@ -355,6 +404,32 @@ impl FromStr for Place {
     }
 }
 
+impl Place {
+    /// The number of the gateway's process, which its socket is named after.
+    pub(crate) fn process(&self) -> Option<u32> {
+        let Place::Socket(path) = self else {
+            return None;
+        };
+        let (_, number) = path.file_stem()?.to_str()?.rsplit_once('-')?;
+        number.parse().ok()
+    }
+}
+
+impl AskError {
+    /// Where it was asked.
+    pub(crate) fn place(&self) -> &Place {
+        match self {
+            AskError::Unreachable { place, .. }
+            | AskError::Silent { place }
+            | AskError::Denied(place)
+            | AskError::NeedsToken(place)
+            | AskError::TokenRefused(place)
+            | AskError::Code { place, .. }
+            | AskError::NoStatus { place } => place,
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -374,6 +449,13 @@ mod tests {
     };
 
     use super::*;
+
+    fn find_in(
+        folders: &[PathBuf],
+        addresses: &[&str],
+    ) -> anyhow::Result<(Vec<Found>, Vec<AskError>)> {
+        look_in(folders, addresses)?.or_none()
+    }
 
     const STATUS: &str = r#"{"role": "near", "version": "1", "kernels": "avx2", "uptime_s": 1,
         "mode": "auto", "store": null, "peers": [], "flows": [],

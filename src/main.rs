@@ -13,6 +13,7 @@ mod completions;
 mod cost;
 mod czip;
 mod demo;
+mod doctor;
 mod dry_run;
 mod gateways;
 mod inputs;
@@ -181,6 +182,15 @@ enum Command {
     /// HOST:PORT or --admin SOCKET chooses one.
     #[command(after_long_help = each_option!("--wait, --json, --json-log"))]
     Check(check::CheckArguments),
+    /// Find problems of this machine and its gateways, and print the next steps
+    ///
+    /// Checks the gateways that run here, the kernel and the firewall. With --config it also checks this file, and each
+    /// peer of a near end: it makes a connection there, which the far end logs. Otherwise it changes nothing. Some checks
+    /// need root. All take at most about 10 seconds.
+    #[command(
+        after_help = "Exit codes: 0 no problem, 1 a problem.\n\nExample, as root:\n  refrain doctor --config /etc/refrain/near.toml"
+    )]
+    Doctor(doctor::DoctorArguments),
     /// Estimate the saved traffic per month, its CPU hours, and the break-even price of traffic
     Cost(cost::CostArguments),
     /// Measure how fast this machine encodes, decodes, stores, archives and carries data
@@ -232,6 +242,7 @@ impl Command {
             Self::Czip(arguments) => czip::run(arguments),
             Self::Bulk(arguments) => bulk::run(arguments),
             Self::Check(arguments) => check::run(arguments),
+            Self::Doctor(arguments) => doctor::run(arguments),
             Self::Cost(arguments) => cost::run(arguments),
             Self::Bench(arguments) => bench::run(arguments),
             Self::Watchdog => watchdog::run(),

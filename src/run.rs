@@ -156,8 +156,30 @@ fn serve_program(arguments: &RunArguments) -> anyhow::Result<u8> {
     exit_code
 }
 
+/// Fails where no program can be run. Makes a network as for a program, and runs none.
+pub(crate) fn test_network() -> anyhow::Result<()> {
+    if inside::is_inside() {
+        return Ok(());
+    }
+    let (mut process, ..) = start_process(&["true".into()])?;
+    process.kill()?;
+    process.wait()?;
+    Ok(())
+}
+
 /// Starts the process that becomes the program. It waits for `Go`.
 fn start_program(command: &[OsString]) -> anyhow::Result<(Child, Sockets, Go)> {
+    let started = start_process(command)?;
+    if io::stderr().is_terminal() {
+        crate::stderr::warn("UDP is refused, except queries for names: only TCP uses the link");
+    }
+    // The streams are the program's: their other ends are to notice when it closes them.
+    dup2_stdin(File::open("/dev/null")?)?;
+    dup2_stdout(OpenOptions::new().write(true).open("/dev/null")?)?;
+    Ok(started)
+}
+
+fn start_process(command: &[OsString]) -> anyhow::Result<(Child, Sockets, Go)> {
     let control = Control::listen()?;
     let mut process = Command::new(OWN_PROGRAM);
     process
@@ -168,12 +190,6 @@ fn start_program(command: &[OsString]) -> anyhow::Result<(Child, Sockets, Go)> {
         .args(command);
     let program = process.spawn().context("cannot start a process")?;
     let (sockets, go) = control.receive(&program)?;
-    if io::stderr().is_terminal() {
-        crate::stderr::warn("UDP is refused, except queries for names: only TCP uses the link");
-    }
-    // The streams are the program's: their other ends are to notice when it closes them.
-    dup2_stdin(File::open("/dev/null")?)?;
-    dup2_stdout(OpenOptions::new().write(true).open("/dev/null")?)?;
     Ok((program, sockets, go))
 }
 

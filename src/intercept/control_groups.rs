@@ -19,7 +19,7 @@ const ROOT: &str = "/sys/fs/cgroup";
 
 /// The groups that rules name, and their numbers at one moment.
 #[derive(Debug)]
-pub(super) struct ControlGroups {
+pub(crate) struct ControlGroups {
     /// Where those of version 2 are.
     root: PathBuf,
     /// No number: there is no such group.
@@ -27,7 +27,7 @@ pub(super) struct ControlGroups {
 }
 
 impl ControlGroups {
-    pub(super) fn of(rules: &[InterceptRule]) -> anyhow::Result<ControlGroups> {
+    pub(crate) fn of(rules: &[InterceptRule]) -> anyhow::Result<ControlGroups> {
         let paths: Vec<_> = rules
             .iter()
             .flat_map(InterceptRule::control_groups)
@@ -54,13 +54,13 @@ impl ControlGroups {
         numbers.any(|(path, number)| number.is_some() && earlier.numbers.get(path) != Some(number))
     }
 
-    /// One that is not there.
-    pub(super) fn missing(&self) -> Option<&str> {
-        let mut numbers = self.numbers.iter();
-        numbers.find_map(|(path, number)| number.is_none().then_some(path.as_str()))
+    /// Those that are not there.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = &str> {
+        let numbers = self.numbers.iter();
+        numbers.filter_map(|(path, number)| number.is_none().then_some(path.as_str()))
     }
 
-    pub(super) fn script(&self, rules: &[InterceptRule], gateway: &Gateway) -> String {
+    pub(crate) fn script(&self, rules: &[InterceptRule], gateway: &Gateway) -> String {
         script(rules, gateway, &|path| {
             self.numbers.get(path).copied().flatten()?;
             let whole = self.root.join(path);

@@ -11,7 +11,7 @@ use super::{ControlGroups, OnArguments};
 use crate::{gateways, usage::UsageError};
 
 /// Who runs gateways as a service.
-const SERVICE_USER: &str = "refrain";
+pub(crate) const SERVICE_USER: &str = "refrain";
 
 /// The rules of a near end, or the chain of a far end.
 pub(super) struct Ruleset {

@@ -10,6 +10,7 @@ pub(crate) mod applications;
 pub(crate) mod attacks;
 pub(crate) mod command;
 pub(crate) mod content;
+pub(crate) mod doctor;
 pub(crate) mod exposition;
 pub(crate) mod fake_peer;
 pub(crate) mod gateway;

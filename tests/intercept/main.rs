@@ -13,6 +13,7 @@
 mod addresses;
 #[path = "../common/mod.rs"]
 mod common;
+mod doctor;
 mod failing;
 mod names;
 mod rules;

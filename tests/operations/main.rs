@@ -8,6 +8,7 @@ mod cable;
 mod commands;
 mod deaths;
 mod demo;
+mod doctor;
 mod help;
 mod limits;
 mod local;

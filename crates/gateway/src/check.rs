@@ -43,9 +43,27 @@ const IN_FLIGHT: usize = 32;
 /// No more is sent at once where an answer takes this long.
 const QUEUE: Duration = Duration::from_millis(500);
 
+/// More bytes than a packet has on usual paths. Slow links carry them in time.
+const LARGE_BYTES: usize = 4 << 10;
+
+/// How long they may take, there and back.
+const LARGE_WITHIN: Duration = Duration::from_secs(3);
+
 /// What a check found.
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckReport {
+    /// The lane that was made.
+    #[serde(flatten)]
+    pub reached: Reached,
+    /// Throughput of one lane, from there to here.
+    pub receive_mbit_per_s: f64,
+    /// Throughput of one lane, from here to there.
+    pub send_mbit_per_s: f64,
+}
+
+/// A lane that was made, and what its answers took.
+#[derive(Debug, Clone, Serialize)]
+pub struct Reached {
     /// The peer.
     pub peer: String,
     /// TCP and TLS, from the first packet to the proof of both keys.
@@ -56,10 +74,6 @@ pub struct CheckReport {
     pub round_trip_ms: f64,
     /// The round trips of which it is made, sorted.
     pub round_trips_ms: Vec<f64>,
-    /// Throughput of one lane, from there to here.
-    pub receive_mbit_per_s: f64,
-    /// Throughput of one lane, from here to there.
-    pub send_mbit_per_s: f64,
     /// The wire version that both speak.
     pub wire_version: u8,
 }
@@ -87,22 +101,54 @@ pub async fn check_within(
     }
 }
 
-/// Makes one lane to the peer, exchanges hellos, and measures round trips.
+/// Makes one lane to the peer, measures round trips, and whether large packets pass. It moves 10 KB.
+pub async fn reach(config: &Config, dial: &Dial) -> Result<Reached, CheckError> {
+    let tls = ClientTls::new(&config.key, dial.key);
+    let (mut lane, reached) = open(config, dial, &tls).await?;
+    let large = async {
+        lane.ask(LARGE_BYTES, LARGE_BYTES).await?;
+        lane.answer().await
+    };
+    match timeout(LARGE_WITHIN, large).await {
+        Ok(answered) => answered.map(|()| reached),
+        Err(_) => Err(CheckError::LargePackets(reached.peer)),
+    }
+}
+
+/// Makes one lane to the peer, and measures it.
 async fn check(config: &Config, dial: &Dial) -> Result<CheckReport, CheckError> {
+    let tls = ClientTls::new(&config.key, dial.key);
+    let (mut lane, reached) = open(config, dial, &tls).await?;
+    let (peer, within) = (reached.peer.clone(), config.timeouts.connect);
+    let measuring = async {
+        Ok(CheckReport {
+            reached,
+            receive_mbit_per_s: lane.throughput(0, PADDING_BYTES_MAX).await?,
+            send_mbit_per_s: lane.throughput(PADDING_BYTES_MAX, 0).await?,
+        })
+    };
+    let measured = timeout(within + 6 * MEASURING, measuring).await;
+    measured.unwrap_or(Err(CheckError::Silent { peer, within }))
+}
+
+/// Makes one lane to the peer, exchanges hellos, and measures round trips.
+async fn open<'a>(
+    config: &Config,
+    dial: &Dial,
+    tls: &'a ClientTls,
+) -> Result<(Lane<'a>, Reached), CheckError> {
     let peer = dial.address.to_string();
     let within = config.timeouts.connect;
-    let tls = ClientTls::new(&config.key, dial.key);
     let began = Instant::now();
-    let (stream, address) = connect(&peer, &tls, within, || {}).await?;
+    let (stream, address) = connect(&peer, tls, within, || {}).await?;
     let handshake = began.elapsed();
-
+    let mut lane = Lane {
+        stream,
+        received: Vec::new(),
+        tls,
+        address,
+    };
     let exchange = async {
-        let mut lane = Lane {
-            stream,
-            received: Vec::new(),
-            tls: &tls,
-            address,
-        };
         let hello_began = Instant::now();
         lane.exchange_hellos().await?;
         let hello = hello_began.elapsed();
@@ -116,19 +162,21 @@ async fn check(config: &Config, dial: &Dial) -> Result<CheckReport, CheckError> 
             round_trips.push(round_trip);
         }
         round_trips.sort();
-        Ok(CheckReport {
+        Ok(Reached {
             peer: peer.clone(),
             handshake_ms: milliseconds(handshake),
             hello_ms: milliseconds(hello),
             round_trip_ms: milliseconds(smoothed.unwrap_or_default()),
             round_trips_ms: round_trips.into_iter().map(milliseconds).collect(),
-            receive_mbit_per_s: lane.throughput(0, PADDING_BYTES_MAX).await?,
-            send_mbit_per_s: lane.throughput(PADDING_BYTES_MAX, 0).await?,
             wire_version: refrain_proto::hello::WIRE_VERSION,
         })
     };
-    let checked = timeout(within + 6 * MEASURING, exchange).await;
-    checked.unwrap_or(Err(CheckError::Silent { peer, within }))
+    let exchanged = timeout(within + 6 * MEASURING, exchange).await;
+    let reached = exchanged.unwrap_or(Err(CheckError::Silent {
+        peer: peer.clone(),
+        within,
+    }))?;
+    Ok((lane, reached))
 }
 
 /// A lane without a link behind it.
@@ -174,6 +222,9 @@ pub enum CheckError {
         /// The time that it had.
         within: Duration,
     },
+    /// Pings come back, and full packets do not.
+    #[error("{0} answers small packets, but no answer to large ones came within {LARGE_WITHIN:?}")]
+    LargePackets(String),
 }
 
 impl CheckError {

@@ -58,7 +58,7 @@ mod access;
 pub mod address;
 pub mod config;
 pub mod keys;
-mod machine;
+pub mod machine;
 pub mod memory;
 mod policy;
 pub mod rules;

@@ -9,9 +9,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The memory that this process may count on, in bytes; `None` where nothing says so.
 pub(crate) fn memory_bytes() -> Option<u64> {
+    memory_bytes_of("self")
+}
+
+/// The same of a process with this number.
+pub fn memory_bytes_of(process: &str) -> Option<u64> {
     let read = |path: &Path| fs::read_to_string(path).ok();
     let meminfo = read(Path::new("/proc/meminfo")).and_then(|text| meminfo_total_bytes(&text));
-    let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let groups = read(&Path::new("/proc").join(process).join("cgroup")).unwrap_or_default();
     let limits = cgroup_limit_files(&groups).into_iter();
     let limits = limits.filter_map(|file| cgroup_limit_bytes(&read(Path::new(&file))?));
     limits.chain(meminfo).min()

@@ -85,6 +85,11 @@ impl InterceptRule {
         &self.cgroups
     }
 
+    /// The interfaces by which its connections come in, `*` for any; none if it is for programs of this machine.
+    pub fn interfaces(&self) -> &[String] {
+        &self.interfaces
+    }
+
     /// Whether it is about forwarded connections.
     pub(crate) fn is_forwarded(&self) -> bool {
         !self.interfaces.is_empty()

@@ -1,0 +1,179 @@
+//! What `nft -j` says of tables, as far as checks need it. All of it may be anything.
+
+use std::net::IpAddr;
+
+use nix::unistd::User;
+use refrain_gateway::intercept::table::TABLE;
+use serde_json::Value;
+
+/// The place of network address translation among the chains of a hook.
+const PRIORITY: i64 = -100;
+
+fn entries<'a>(listed: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    let entries = listed["nftables"].as_array().into_iter().flatten();
+    entries.filter_map(move |entry| entry.get(kind))
+}
+
+fn parts(rule: &Value) -> impl Iterator<Item = &Value> {
+    rule["expr"].as_array().into_iter().flatten()
+}
+
+/// Whether a table has rules about forwarded connections.
+pub(super) fn is_about_forwarded(table: &Value) -> bool {
+    entries(table, "chain").any(|chain| chain["name"] == "forwarded")
+}
+
+/// The port to which a table redirects.
+pub(super) fn redirect_port(table: &Value) -> Option<u16> {
+    let mut ports = entries(table, "rule").flat_map(parts);
+    let port = ports.find_map(|part| part["redirect"]["port"].as_u64())?;
+    port.try_into().ok()
+}
+
+/// The user whose packets open the gate, and whose connections are not redirected.
+pub(super) fn excepted_user(table: &Value) -> Option<u32> {
+    let of_gate = entries(table, "rule").filter(|rule| rule["chain"] == "gate");
+    let mut matches = of_gate.flat_map(parts).map(|part| &part["match"]);
+    let user = &matches.find(|found| found["left"]["meta"]["key"] == "skuid")?["right"];
+    match user.as_str() {
+        Some(name) => Some(User::from_name(name).ok()??.uid.as_raw()),
+        None => user.as_u64()?.try_into().ok(),
+    }
+}
+
+/// The comments of rules about a control group that is gone: nft has its number instead of a path.
+pub(super) fn rules_of_gone_groups(table: &Value) -> Vec<String> {
+    let is_gone = |part: &Value| {
+        let (left, right) = (&part["match"]["left"], &part["match"]["right"]);
+        let path = right.as_str().unwrap_or_default();
+        left["socket"]["key"] == "cgroupv2" && path.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let rules = entries(table, "rule").filter(|rule| parts(rule).any(is_gone));
+    let comments = rules.filter_map(|rule| rule["comment"].as_str());
+    comments.map(str::to_owned).collect()
+}
+
+/// A chain that translates addresses at the hooks of ours, before it or at the same place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OtherChain {
+    pub family: String,
+    pub table: String,
+    pub name: String,
+}
+
+/// Those of other tables in `nft -j list chains`.
+pub(super) fn other_chains(chains: &Value) -> Vec<OtherChain> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let others = entries(chains, "chain").filter_map(|chain| {
+        let is_there = ["output", "prerouting"].map(|hook| chain["hook"] == hook);
+        let is_before = chain["prio"].as_i64()? <= PRIORITY;
+        let other = OtherChain {
+            family: text(&chain["family"])?,
+            table: text(&chain["table"])?,
+            name: text(&chain["name"])?,
+        };
+        let is_ours = format!("{} {}", other.family, other.table) == TABLE;
+        let is_other = chain["type"] == "nat" && is_there.contains(&true) && is_before && !is_ours;
+        is_other.then_some(other)
+    });
+    others.collect()
+}
+
+/// Whether a rule of this table changes destinations, by nft or by its form of iptables.
+pub(super) fn changes_destinations(table: &Value) -> bool {
+    let changes = |part: &Value| {
+        let name = part["xt"]["name"].as_str().unwrap_or_default();
+        let of_iptables = ["DNAT", "REDIRECT"].contains(&name);
+        of_iptables || part.get("dnat").is_some() || part.get("redirect").is_some()
+    };
+    entries(table, "rule").flat_map(parts).any(changes)
+}
+
+/// The connections by UDP to port 443 in `/proc/net/nf_conntrack`, but for those of loopback.
+pub(super) fn quic_connections(conntrack: &str) -> usize {
+    let is_quic = |line: &&str| {
+        let mut words = line.split_ascii_whitespace();
+        let is_udp = words.nth(2) == Some("udp");
+        // The first of each is of the direction in which it began.
+        let mut value = |key: &str| words.find_map(|word| word.strip_prefix(key));
+        let to: Option<IpAddr> = value("dst=").and_then(|to| to.parse().ok());
+        is_udp && to.is_some_and(|to| !to.is_loopback()) && value("dport=") == Some("443")
+    };
+    conntrack.lines().filter(is_quic).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn table() -> Value {
+        json!({"nftables": [
+            {"metainfo": {"version": "1.0.6"}},
+            {"chain": {"family": "inet", "table": "refrain", "name": "forwarded"}},
+            {"rule": {"chain": "gate", "expr": [
+                {"match": {"op": "==", "left": {"meta": {"key": "skuid"}}, "right": 64999}},
+                {"drop": null}]}},
+            {"rule": {"chain": "local", "comment": "rule 1: cgroup=a", "expr": [
+                {"match": {"op": "==", "left": {"socket": {"key": "cgroupv2", "level": 1}}, "right": "120"}},
+                {"counter": {"packets": 3, "bytes": 9}},
+                {"redirect": {"port": 15001}}]}},
+        ]})
+    }
+
+    #[test]
+    fn a_table_of_ours_is_read() {
+        let table = table();
+        assert!(is_about_forwarded(&table));
+        assert_eq!(redirect_port(&table), Some(15001));
+        assert_eq!(excepted_user(&table), Some(64999));
+        assert_eq!(rules_of_gone_groups(&table), ["rule 1: cgroup=a"]);
+        assert!(changes_destinations(&table));
+    }
+
+    #[test]
+    fn only_chains_that_translate_before_ours_are_others() {
+        let chain = |family, table, kind, hook, prio| json!({"chain": {"family": family, "table": table, "name": hook, "type": kind, "hook": hook, "prio": prio}});
+        let listed = json!({"nftables": [
+            chain("ip", "nat", "nat", "output", -100),
+            chain("ip", "nat", "nat", "postrouting", 100),
+            chain("ip", "late", "nat", "output", -90),
+            chain("ip", "filter", "filter", "output", -100),
+            chain("inet", "refrain", "nat", "output", -100),
+        ]});
+        let found = other_chains(&listed);
+        let named: Vec<_> = found.iter().map(|chain| chain.table.as_str()).collect();
+        assert_eq!(named, ["nat"]);
+    }
+
+    #[test]
+    fn quic_connections_are_counted_once_each() {
+        let line = |protocol: &str, to: &str, port: u16| {
+            format!(
+                "ipv4     2 {protocol}      17 28 src=10.0.0.1 dst={to} sport=4433 dport={port} \
+                 src={to} dst=10.0.0.1 sport={port} dport=4433 mark=0 use=2\n"
+            )
+        };
+        let all = [
+            line("udp", "192.0.2.1", 443),
+            line("udp", "192.0.2.2", 443),
+            line("udp", "192.0.2.2", 53),
+            line("tcp", "192.0.2.2", 443),
+            line("udp", "127.0.0.1", 443),
+        ];
+        assert_eq!(quic_connections(&all.concat()), 2);
+        assert_eq!(quic_connections(&all[0][..60]), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in any::<String>()) {
+            let _ = quic_connections(&text);
+            let value = serde_json::from_str(&text).unwrap_or(json!({"nftables": [{"rule": {"expr": [text]}}]}));
+            let _ = (redirect_port(&value), excepted_user(&value), rules_of_gone_groups(&value));
+            let _ = (other_chains(&value), changes_destinations(&value), is_about_forwarded(&value));
+        }
+    }
+}
