@@ -31,6 +31,9 @@ use serde_json::Value;
 
 use crate::system_program;
 
+/// The set that is the gate of most connections.
+const GATE: &str = "alive";
+
 /// In a script whose table brings answers to clients' addresses here.
 const ANSWERS: &str = "chain answers";
 
@@ -98,6 +101,7 @@ pub(crate) fn run(arguments: &InterceptArguments) -> anyhow::Result<()> {
             match table()? {
                 Some(_) => remove(),
                 None => {
+                    routes::remove();
                     crate::stderr::warn("no rules are loaded");
                     Ok(())
                 }
@@ -135,12 +139,25 @@ pub(crate) fn check(rules: &[InterceptRule], script: &str) -> anyhow::Result<()>
 
 /// Loads this script in place of what is loaded.
 fn replace(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
-    let is_loaded = table()?.is_some();
+    let loaded = table()?;
+    let is_loaded = loaded.is_some();
+    // Of a far end, which has no gate.
+    let other = loaded.filter(|table| Loaded::read(table).gate.is_none() != rules.is_empty());
+    if other.is_some() {
+        let end = if rules.is_empty() { "near" } else { "far" };
+        bail!(
+            "the rules of a {end} end are loaded, and a machine has those of one gateway: remove them first with \
+             `refrain intercept off`"
+        );
+    }
     // A rule that cannot be loaded leaves the loaded ones.
     check(rules, script)?;
     let has_answers = script.contains(ANSWERS);
-    if has_answers {
-        routes::add()?;
+    if has_answers && let Err(error) = routes::add() {
+        if !is_loaded {
+            routes::remove();
+        }
+        return Err(error);
     }
     let gate = if is_loaded { close_gate() } else { Vec::new() };
     let replacement = format!("add table {TABLE}\ndelete table {TABLE}\n{script}");
@@ -152,7 +169,12 @@ fn replace(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
             .map(|line| format!("add rule {TABLE} gate {line}\n"));
         let _ = nft(&["-f", "-"], &gate.collect::<String>());
     }
-    if result.is_ok() && !has_answers {
+    let are_routes_needed = match result {
+        Ok(_) => has_answers,
+        // The loaded rules may need them.
+        Err(_) => is_loaded,
+    };
+    if !are_routes_needed {
         routes::remove();
     }
     result.map(drop)
@@ -239,6 +261,8 @@ pub(crate) struct LoadedRule {
     pub number: u64,
     /// The beginning of a long one.
     pub rule: String,
+    /// Whether its connections are redirected; none if the rule redirects none, or all.
+    pub gate: Option<Gate>,
     pub connections: u64,
 }
 
@@ -246,15 +270,14 @@ impl Loaded {
     /// Reads the table as `nft -j` describes it.
     pub(crate) fn read(table: &Value) -> Loaded {
         let entries = table["nftables"].as_array().into_iter().flatten();
-        let mut gate = None;
+        // By the sets that are gates.
+        let mut gates = BTreeMap::<&str, Gate>::new();
         let mut rules = BTreeMap::<u64, LoadedRule>::new();
         for entry in entries {
-            let elements = entry["set"]["elem"].as_array();
-            if entry["set"]["name"] == "alive" {
-                gate = Some(match elements.is_some_and(|all| !all.is_empty()) {
-                    true => Gate::Open,
-                    false => Gate::Closed,
-                });
+            if let Some(set) = entry["set"]["name"].as_str() {
+                let elements = entry["set"]["elem"].as_array();
+                let is_open = elements.is_some_and(|all| !all.is_empty());
+                gates.insert(set, if is_open { Gate::Open } else { Gate::Closed });
             }
             let rule = &entry["rule"];
             let comment = rule["comment"].as_str().and_then(|text| {
@@ -265,15 +288,20 @@ impl Loaded {
                 let counters = parts
                     .iter()
                     .filter_map(|part| part["counter"]["packets"].as_u64());
+                let mut sets = parts
+                    .iter()
+                    .filter_map(|part| part["match"]["right"].as_str()?.strip_prefix('@'));
                 let of = rules.entry(number).or_insert_with(|| LoadedRule {
                     number,
                     rule: text.to_owned(),
+                    gate: None,
                     connections: 0,
                 });
+                of.gate = of.gate.or_else(|| gates.get(sets.next()?).copied());
                 of.connections += counters.sum::<u64>();
             }
         }
-        let rules = rules.into_values().collect();
+        let (gate, rules) = (gates.get(GATE).copied(), rules.into_values().collect());
         Loaded { gate, rules }
     }
 }
@@ -301,6 +329,7 @@ fn show(json: bool) -> anyhow::Result<()> {
     for LoadedRule {
         number,
         rule,
+        gate: own,
         connections,
     } in rules
     {
@@ -309,7 +338,14 @@ fn show(json: bool) -> anyhow::Result<()> {
         } else {
             "connections"
         };
-        writeln!(out, "rule {number}: {connections} {unit}, {rule}")?;
+        // The near end has no listener for its connections yet.
+        let is_stale = gate == Some(Gate::Open) && own == Some(Gate::Closed);
+        let stale = if is_stale {
+            " (direct until the near end is restarted)"
+        } else {
+            ""
+        };
+        writeln!(out, "rule {number}: {connections} {unit}, {rule}{stale}")?;
     }
     Ok(())
 }

@@ -11,7 +11,9 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{ControlGroups, Lock, OnArguments, Ruleset, check, remove, replace, table};
+use super::{
+    ANSWERS, ControlGroups, Lock, OnArguments, Ruleset, check, remove, replace, routes, table,
+};
 use crate::stderr;
 
 /// How often control groups are looked at: a service that was restarted goes direct for so long.
@@ -67,7 +69,10 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
     }
     match table().context("cannot remove the rules")? {
         Some(_) => remove(),
-        None => Ok(()),
+        None => {
+            routes::remove();
+            Ok(())
+        }
     }
 }
 
@@ -93,6 +98,9 @@ impl Kept {
             self.loaded = None;
             replace(&self.ruleset.rules, &self.ruleset.script(&present))?;
             self.loaded = Some(present);
+        } else if looks_at_table && self.ruleset.script(&present).contains(ANSWERS) {
+            // A program that configures networks may have removed them.
+            routes::add()?;
         }
         Ok(())
     }

@@ -125,7 +125,12 @@ fn servers_see_the_addresses_of_clients() {
     let _origin = Origin::start(&world);
     let before = state(&world);
     let far = world.path("far.toml");
-    at_service(&world, &["on", "--far", "--config", &far]);
+    let on = ["on", "--far", "--config", far.as_str()];
+    at_service(&world, &on);
+    // Twice is once.
+    let loaded = state(&world);
+    at_service(&world, &on);
+    assert_eq!(state(&world), loaded);
     assert!(at_service(&world, &["show"]).contains("answers to clients' addresses"));
     world.intercept();
     let clients = [(BEHIND[0], ORIGIN), (BEHIND[1], ORIGIN_6)];
@@ -182,6 +187,44 @@ fn servers_see_the_addresses_of_clients() {
     });
     at_service(&world, &["off"]);
     assert_eq!(state(&world), before);
+}
+
+#[test]
+fn without_a_way_for_the_answers_connections_are_refused_at_once() {
+    let Some(world) = World::of_own_addresses("in=lan port=8080 client_address=keep") else {
+        return;
+    };
+    let _origin = Origin::start(&world);
+    world.intercept();
+    let reset = || {
+        let stream = within(&world.behind, || TcpStream::connect((ORIGIN, 8080)));
+        (intercepted(&world) > 0 && ask(&mut stream.ok()?, "") == Outcome::Reset).then_some(())
+    };
+    eventually("a connection that is refused", reset);
+    // A setting that drops answers, and rules of the other end.
+    let far = world.path("far.toml");
+    let on = ["intercept", "on", "--far", "--config", far.as_str()];
+    let setting = "/proc/sys/net/ipv4/conf/all/src_valid_mark";
+    within(&world.service, || {
+        std::fs::write(setting, "1").expect("root may")
+    });
+    for (namespace, reason) in [
+        (&world.service, "src_valid_mark to 0"),
+        (&world.site, "the rules of a near end are loaded"),
+    ] {
+        let output = Command::new("nsenter")
+            .arg(format!("--net=/run/netns/{namespace}"))
+            .arg(env!("CARGO_BIN_EXE_refrain"))
+            .args(on)
+            .output()
+            .expect("it runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && error.contains(reason),
+            "{error}"
+        );
+    }
+    assert!(!state(&world).contains("2030"), "{}", state(&world));
 }
 
 #[test]

@@ -4,9 +4,10 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
-    thread,
+    thread::{self, sleep},
+    time::Duration,
 };
 
 use rustix::process::Signal;
@@ -172,8 +173,8 @@ fn servers_get_the_address_of_the_client_in_a_header() {
 #[test]
 fn connections_that_the_far_end_refuses_go_direct_with_all_their_bytes() {
     for (rule, seen) in [
-        ("port=8080-8099", Outcome::Direct),
-        ("port=8080-8099 on_failure=reset", Outcome::Reset),
+        ("port=8080-8099 on_refusal=direct", Outcome::Direct),
+        ("port=8080-8099", Outcome::Reset),
     ] {
         let lines = format!("transparent = \"15001\"\nintercept = [\"{rule}\"]\n");
         let Some(world) = World::with(&lines) else {
@@ -220,6 +221,7 @@ fn connections_of_pass_are_carried_as_they_are() {
     let config = world.path("near.toml");
     for (rule, code) in [
         ("name=a.example", 2),
+        ("port=8080 name=a.example", 2),
         ("client_address=proxy_v2", 2),
         ("uid=5 action=pass", 0),
     ] {
@@ -227,4 +229,88 @@ fn connections_of_pass_are_carried_as_they_are() {
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{rule}: {error}");
     }
+}
+
+#[test]
+fn relayed_connections_end_as_flows_do() {
+    let Some(mut world) = World::with(
+        "transparent = \"15001\"
+         idle_timeout = \"2s\"
+         intercept = [
+             \"port=8080 name=direct.example action=direct\",
+             \"port=8080\",
+         ]\n",
+    ) else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let open = || {
+        let mut stream = within(&world.site, || TcpStream::connect(ORIGIN)).expect("it is up");
+        write!(stream, "GET / HTTP/1.1\r\nHost: direct.example\r\n\r\n").expect("it is up");
+        stream
+    };
+    let first = |stream: &mut TcpStream| {
+        let mut seen = [0; 40];
+        stream
+            .read_exact(&mut seen)
+            .map(|()| String::from_utf8_lossy(&seen).trim().to_owned())
+    };
+    // The whole answer, and then the end of an origin that reads to the end of its client.
+    let mut half = open();
+    assert_eq!(first(&mut half).expect("an answer"), SITE);
+    half.shutdown(Shutdown::Write).expect("it is up");
+    half.read_to_end(&mut Vec::new())
+        .expect("an end, and no reset");
+    // Silence.
+    let mut silent = open();
+    assert_eq!(first(&mut silent).expect("an answer"), SITE);
+    let mut rest = Vec::new();
+    assert!(silent.read_to_end(&mut rest).is_err(), "{rest:?}");
+    // A drain.
+    let mut open = open();
+    assert_eq!(first(&mut open).expect("an answer"), SITE);
+    signal(&world.near, Signal::TERM);
+    sleep(Duration::from_millis(1500));
+    open.write_all(b"who?").expect("it is still open");
+    let mut near = world.near.take().expect("it runs");
+    assert!(near.try_wait().expect("a child").is_none());
+    drop(open);
+    assert!(near.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_rule_whose_listener_is_missing_has_its_connections_go_direct() {
+    let Some(world) = World::with("transparent = \"15001\"\nintercept = [\"port=8080-8099\"]\n")
+    else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let near = world.path("near.toml");
+    let options = fs::read_to_string(&near).expect("a file");
+    let changed = options.replace(
+        "[\"port=8080-8099\"]",
+        "[\"port=8080 action=pass\", \"port=8080-8099\"]",
+    );
+    fs::write(&near, changed).expect("a file");
+    signal(&world.near, Signal::HUP);
+    world.intercept();
+    let shown = || world.refrain_ok(&["intercept", "show"]);
+    eventually("an open gate", || {
+        shown().contains("gate open").then_some(())
+    });
+    for _ in 0..10 {
+        assert_eq!(world.connect(), Outcome::Direct);
+    }
+    assert!(
+        shown().contains("direct until the near end is restarted"),
+        "{}",
+        shown()
+    );
+    let log = fs::read_to_string(world.path("near.log")).expect("a log");
+    assert!(
+        log.contains("intercepted only after a restart: port=8080 action=pass"),
+        "{log}"
+    );
 }

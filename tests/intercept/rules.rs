@@ -205,12 +205,10 @@ fn connections_of_machines_behind_a_router_are_carried() {
 
 #[test]
 fn rules_that_reset_are_never_direct() {
-    let Some(mut world) = World::with(
-        "transparent = \"15001\"\nintercept = [\"dst=10.77.0.0/16 port=8080 on_failure=reset\"]\n",
-    ) else {
+    let Some(mut world) = World::new() else {
         return;
     };
-    world.intercept();
+    world.intercept_with(&["--rule", "dst=10.77.0.0/16 port=8080 on_failure=reset"]);
     world.wait_for(Outcome::Carried);
     signal(&world.near, Signal::KILL);
     world.near.take().expect("it ran").wait().expect("it ends");

@@ -53,7 +53,7 @@ use crate::access::{Access, parse_client};
 use crate::address;
 use crate::arguments::{Check, Options, Program};
 use crate::http_proxy::AcceptEncoding;
-use crate::intercept::rule::InterceptRule;
+use crate::intercept::{self, rule::InterceptRule};
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::options::*;
@@ -225,6 +225,13 @@ impl Config {
                 self.memory,
                 decimal_bytes(bytes)
             ));
+        }
+        if self.uses_clients_addresses() && !intercept::may_use_clients_addresses() {
+            warnings.push(
+                "this end cannot connect from clients' addresses, so it refuses their connections: grant CAP_NET_RAW \
+                 (with systemd: AmbientCapabilities=CAP_NET_RAW)"
+                    .to_owned(),
+            );
         }
         let mode = self.mode;
         let idle = match self.history.is_some() {

@@ -343,7 +343,7 @@ impl Drop for FlowHandle {
 }
 
 /// When something last moved.
-struct Activity {
+pub(crate) struct Activity {
     origin: Instant,
     last_ms: AtomicU64,
     /// When something was last read of the application, if it was.
@@ -353,7 +353,7 @@ struct Activity {
 }
 
 impl Activity {
-    fn new() -> Activity {
+    pub(crate) fn new() -> Activity {
         Activity {
             origin: Instant::now(),
             last_ms: AtomicU64::new(0),
@@ -376,12 +376,12 @@ impl Activity {
         }
     }
 
-    fn note(&self) {
+    pub(crate) fn note(&self) {
         self.last_ms
             .store(self.origin.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    async fn idle_for(&self, limit: Duration) {
+    pub(crate) async fn idle_for(&self, limit: Duration) {
         loop {
             let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
             let Some(left) = limit.checked_sub(self.origin.elapsed().saturating_sub(last)) else {

@@ -26,7 +26,10 @@ use crate::{
     config::Config,
     descriptors::Descriptors,
     history::History,
-    intercept::gate::{self, Gate},
+    intercept::{
+        gate::{self, Gate},
+        server_name::NAME_TIMEOUT,
+    },
     keys::{PeerKeys, PublicKey, SharedPeerKeys},
     link::{SharedLink, Totals},
     lookups::Lookups,
@@ -81,6 +84,8 @@ pub struct Gateway {
     lookups: Lookups,
     /// The gate of the firewall's table that redirects connections here.
     pub(crate) gate: Gate,
+    /// Each connection that goes to its server without the link has a clone.
+    pub(crate) without_link: Arc<()>,
     /// Changes with all that decides which peer a new flow may go to.
     changes: watch::Sender<()>,
 }
@@ -109,6 +114,7 @@ impl Gateway {
             listening,
             lookups: Lookups::of_system(),
             gate: Gate::default(),
+            without_link: Arc::default(),
             changes: watch::Sender::new(()),
             keys,
             config,
@@ -123,10 +129,10 @@ impl Gateway {
         let ways_in = self.config.ways_in.iter().zip(self.ways_in());
         let redirected = ways_in.filter(|(way_in, _)| *way_in.option == TRANSPARENT);
         let ports: BTreeSet<u16> = redirected.map(|(_, address)| address.port()).collect();
-        if !ports.is_empty() {
-            let (gateway, ports) = (Arc::clone(self), Vec::from_iter(ports));
+        for port in ports {
+            let gateway = Arc::clone(self);
             tasks.spawn(async move {
-                gate::keep(&gateway.gate, || gateway.takes_flows(), &ports).await;
+                gate::keep(&gateway.gate, || gateway.takes_flows(), port).await;
             });
         }
         if self.config.role == Role::Far {
@@ -153,7 +159,12 @@ impl Gateway {
 
     /// Ends interception: waits until the firewall redirects no further connections here.
     pub async fn stop_interception(&self) {
-        self.gate.close().await;
+        let mut rules = self.policy.load().intercept.clone().into_iter();
+        let spare = match rules.any(|rule| rule.has_name()) {
+            true => NAME_TIMEOUT,
+            false => Duration::ZERO,
+        };
+        self.gate.close(spare).await;
     }
 
     /// Waits until a link to any peer is up.
@@ -245,8 +256,10 @@ impl Gateway {
                     };
                 });
             }
-            if flows + blocks == 0 || Instant::now() >= deadline {
-                return flows;
+            // Clones of others.
+            let without_link = Arc::strong_count(&self.without_link) - 1;
+            if flows + blocks + without_link == 0 || Instant::now() >= deadline {
+                return flows + without_link;
             }
             sleep(Duration::from_millis(50)).await;
         }

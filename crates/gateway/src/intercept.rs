@@ -3,6 +3,7 @@
 //! ```text
 //! rule            which connections, and what happens to them, as users write it
 //! table           the rules as a script for nft, with the gate
+//! answers         whether the answers to clients' addresses come to this machine
 //! gate            renews the gate while the gateway accepts connections and has a link
 //! handling        how the gateway handles a redirected connection: it learns this from the port
 //! server_name     the name of the server, in a client's first bytes
@@ -13,6 +14,7 @@
 //! element. So a gateway that has died, hangs or has no link stops getting connections: they go direct. No process
 //! has to notice.
 
+mod answers;
 pub(crate) mod gate;
 pub(crate) mod handling;
 pub(crate) mod proxy_protocol;
@@ -23,10 +25,13 @@ pub mod table;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
 };
 
 use socket2::{Domain, SockRef, Socket, Type};
 use tokio::net::{TcpSocket, TcpStream};
+
+use crate::random::random_in;
 
 /// Whether this process may connect from the addresses of clients.
 pub(crate) fn may_use_clients_addresses() -> bool {
@@ -34,18 +39,54 @@ pub(crate) fn may_use_clients_addresses() -> bool {
     socket.is_ok_and(|socket| socket.set_ip_transparent_v4(true).is_ok())
 }
 
-/// Connects to `address`, from `client` if that is given: an address of another machine, whose answers the table brings
-/// here. No rule intercepts this, if the process may set marks. Others have a user of their own, whom no rule intercepts.
-pub(crate) async fn connect(address: SocketAddr, client: Option<IpAddr>) -> io::Result<TcpStream> {
+/// Connects to `address`. No rule intercepts this, if the process may set marks. Others have a user of their own, whom no
+/// rule intercepts.
+pub(crate) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    socket(address)?.connect(address).await
+}
+
+/// The same from the address of a client, which another machine has.
+pub(crate) async fn connect_for(
+    client: IpAddr,
+    address: SocketAddr,
+) -> Result<TcpStream, ConnectError> {
+    // A client's own connections to the same server may come through this machine, and most clients use higher ports.
+    const PORTS: RangeInclusive<u16> = 10_000..=32_767;
+    const TRIES: usize = 8;
+    let is_prepared = answers::come_here(client) && !answers::is_of_this_machine(address.ip());
+    let socket = socket(address)?;
+    // Of both families.
+    let is_allowed = SockRef::from(&socket).set_ip_transparent_v4(true).is_ok();
+    if !is_prepared || !is_allowed {
+        return Err(ConnectError::Client);
+    }
+    let ports = (0..TRIES).map(|_| random_in(PORTS)).chain([0]);
+    let mut bound = ports.map(|port| socket.bind((client, port).into()));
+    if !bound.any(|bound| bound.is_ok()) {
+        return Err(ConnectError::Client);
+    }
+    Ok(socket.connect(address).await?)
+}
+
+/// Why a connection for a client is not made.
+#[derive(Debug)]
+pub(crate) enum ConnectError {
+    /// This end cannot use the client's address.
+    Client,
+    Io(io::Error),
+}
+
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> ConnectError {
+        ConnectError::Io(error)
+    }
+}
+
+fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     let _ = SockRef::from(&socket).set_mark(table::OWN_MARK);
-    if let Some(client) = client {
-        // Of both families.
-        SockRef::from(&socket).set_ip_transparent_v4(true)?;
-        socket.bind((client, 0).into())?;
-    }
-    socket.connect(address).await
+    Ok(socket)
 }

@@ -1,13 +1,13 @@
 //! Flows that the other end opens: allowed targets are connected to, others refused.
 
-use std::{io::ErrorKind, mem::discriminant, net::SocketAddr, sync::Arc};
+use std::{mem::discriminant, net::SocketAddr, sync::Arc};
 
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
 use crate::{
     descriptors::PeerDescriptors,
     flow::FlowHandle,
-    intercept,
+    intercept::{self, ConnectError},
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
     policy::{Policy, SharedPolicy},
@@ -104,12 +104,14 @@ async fn connect(
                 refusal = reason;
                 continue;
             }
-            match intercept::connect(address, client).await {
+            let connected = match client {
+                Some(client) => intercept::connect_for(client, address).await,
+                None => intercept::connect(address).await.map_err(ConnectError::Io),
+            };
+            match connected {
                 Ok(tcp) => return Ok(tcp),
-                Err(error) if client.is_some() && error.kind() == ErrorKind::PermissionDenied => {
-                    refusal = Refusal::ClientAddress;
-                }
-                Err(error) => refusal = Refusal::from_connect_error(&error),
+                Err(ConnectError::Client) => refusal = Refusal::ClientAddress,
+                Err(ConnectError::Io(error)) => refusal = Refusal::from_connect_error(&error),
             }
         }
         Err(refusal)

@@ -85,8 +85,10 @@ impl Policy {
 
     /// Whether this end may connect from the address of this client.
     pub(crate) fn judge_client(&self, client: IpAddr) -> Result<(), Refusal> {
+        let is_of_a_host =
+            !client.is_loopback() && !client.is_unspecified() && !client.is_multicast();
         let mut nets = self.client_addresses.iter();
-        let is_covered = nets.any(|net| net.contains(&client.to_canonical()));
+        let is_covered = is_of_a_host && nets.any(|net| net.contains(&client));
         is_covered.then_some(()).ok_or(Refusal::ClientAddress)
     }
 

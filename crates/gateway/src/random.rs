@@ -1,5 +1,7 @@
 //! Numbers that nobody can guess.
 
+use std::ops::RangeInclusive;
+
 use refrain_proto::planted::Bug;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -15,6 +17,12 @@ pub(crate) fn random_instance() -> u64 {
             instance => return instance,
         }
     }
+}
+
+/// Any of these, each as likely as the others.
+pub(crate) fn random_in(numbers: RangeInclusive<u16>) -> u16 {
+    let count = u64::from(numbers.end() - numbers.start()) + 1;
+    numbers.start() + (random_number() % count) as u16
 }
 
 /// Any number, each as likely as the others.

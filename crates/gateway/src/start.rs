@@ -9,7 +9,6 @@ use crate::{
     config::Config,
     gateway::Gateway,
     history::{History, HistoryError},
-    intercept,
     listeners::Listener,
     options::TRANSPARENT,
     redirected::Redirected,
@@ -56,12 +55,6 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
     let ways_in = for_applications.iter().map(|(_, way_in)| way_in.listen);
     let gateway = Gateway::new(config, history, lanes.chain(ways_in).collect());
     gateway.keep(&mut tasks.services);
-    if gateway.config.uses_clients_addresses() && !intercept::may_use_clients_addresses() {
-        tracing::warn!(
-            "cannot connect from clients' addresses, so their connections are refused: grant CAP_NET_RAW \
-             (with systemd: AmbientCapabilities=CAP_NET_RAW)"
-        );
-    }
     for (_, address) in &for_lanes {
         tracing::info!(kind = "lanes", %address, "listening");
     }

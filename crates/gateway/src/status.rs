@@ -3,7 +3,10 @@
 mod store;
 mod targets;
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+};
 
 pub use refrain_proto::counters::PredictionCounters as Predictions;
 use refrain_proto::{
@@ -23,6 +26,7 @@ use crate::{
     last_error::LastError,
     machine::{cpu_time, resident_bytes},
     options::TRANSPARENT,
+    target::Target,
 };
 pub use store::{Store, StoreAlso};
 pub use targets::{CarriedBytes, TargetTraffic};
@@ -247,6 +251,9 @@ pub struct Flow {
     pub peer: String,
     /// Its target.
     pub target: String,
+    /// The client whose address the target sees, if a rule has that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<IpAddr>,
     /// `out` if this end opened it, `in` if the peer did.
     pub opened: String,
     /// Seconds since it was opened.
@@ -502,10 +509,15 @@ impl Flow {
             Some(false) => "the other end heeds no predictions",
             None => UNPREDICTED,
         };
+        let (target, client) = match Target::from_wire_of_client(&flow.target) {
+            Ok((target, Some(client))) => (target.to_string(), Some(client)),
+            _ => (flow.target.clone(), None),
+        };
         Flow {
             id: flow.id.0,
             peer: peer.to_owned(),
-            target: flow.target.clone(),
+            target,
+            client,
             opened: if flow.opened_here { "out" } else { "in" }.to_owned(),
             age_s: flow.age.as_secs_f64(),
             class: match flow.class {

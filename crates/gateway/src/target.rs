@@ -128,6 +128,7 @@ impl Target {
             return Ok((Target::from_wire(text.as_bytes())?, None));
         };
         let client: IpAddr = client.parse().map_err(|_| TargetError::BadName)?;
+        let client = client.to_canonical();
         Ok((Target::from_wire(target.as_bytes())?, Some(client)))
     }
 

@@ -196,6 +196,7 @@ fn a_flows_class_is_shown_for_what_this_end_sends() {
         dispersion: None,
     };
     let flow = Flow {
+        client: None,
         id: 1,
         peer: "far".to_owned(),
         target: "target:80".to_owned(),

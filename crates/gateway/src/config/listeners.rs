@@ -64,7 +64,7 @@ fn with_handlings(ways_in: Vec<WayIn>, settings: &Settings) -> Result<Vec<WayIn>
         for &handling in &handlings {
             let mut own = way_in.clone();
             let port = own.listen.port();
-            let needs = "rules with name, client_address, action=pass or on_failure=reset need a port from 1 to 65522";
+            let needs = "rules with name, client_address, action=pass or on_refusal need a port from 1 to 65522";
             own.listen.set_port(match (port, handling.port_offset()) {
                 (port, 0) => port,
                 (1..=65522, offset) => port + offset,

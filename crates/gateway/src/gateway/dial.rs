@@ -107,7 +107,7 @@ pub async fn connect(
             })?;
         let mut failure = ConnectError::NoAddress(peer.to_owned());
         for address in addresses {
-            match intercept::connect(address, None).await {
+            match intercept::connect(address).await {
                 Ok(tcp) => {
                     // A handshake is small writes by turns.
                     let _ = tcp.set_nodelay(true);

@@ -4,6 +4,7 @@
 //! a link was up. A timer of its own would keep the gate open for a gateway that hangs.
 
 use std::{
+    collections::BTreeMap,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4},
     sync::{
@@ -33,8 +34,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 pub(crate) struct Gate {
     /// Changes as long as connections to the own listener are accepted, or turned away.
     progress: watch::Sender<u64>,
-    /// Where the probe that is under way comes from.
-    probe: Mutex<Option<SocketAddr>>,
+    /// Where the probes that are under way come from, by the ports that they go to.
+    probes: Mutex<BTreeMap<u16, SocketAddr>>,
     /// Whether users closed it.
     is_bypassed: AtomicBool,
     /// Whether it is closed for good.
@@ -46,7 +47,7 @@ impl Default for Gate {
     fn default() -> Gate {
         Gate {
             progress: watch::Sender::new(0),
-            probe: Mutex::default(),
+            probes: Mutex::default(),
             is_bypassed: AtomicBool::default(),
             is_closing: AtomicBool::default(),
             renewed: Mutex::default(),
@@ -81,40 +82,41 @@ impl Gate {
         renewed.is_some_and(|at| at.elapsed() < Duration::from_millis(GATE_MS))
     }
 
-    /// Closes it for good, and waits until no connection is on its way to the listener.
-    pub(crate) async fn close(&self) {
+    /// Closes it for good, and waits until no connection is on its way to the listener, and `spare` longer.
+    pub(crate) async fn close(&self, spare: Duration) {
         /// Connections that were just being redirected may still be in their handshake.
         const SPARE: Duration = Duration::from_millis(100);
         self.is_closing.store(true, Ordering::Relaxed);
         let renewed = *self.renewed.lock().expect("held for a moment");
         if let Some(renewed) = renewed {
-            sleep_until(renewed + Duration::from_millis(GATE_MS) + SPARE).await;
+            sleep_until(renewed + Duration::from_millis(GATE_MS) + SPARE + spare).await;
         }
     }
 
     /// Whether a connection from there is a probe.
     pub(crate) fn is_probe(&self, client: SocketAddr) -> bool {
         let client = SocketAddr::new(client.ip().to_canonical(), client.port());
-        *self.probe.lock().expect("held for a moment") == Some(client)
+        let probes = self.probes.lock().expect("held for a moment");
+        probes.values().any(|probe| *probe == client)
     }
 
-    /// Renews the element of each family in the gate of this port, unless the gates are to be closed.
-    fn renew(&self, sockets: &[(UdpSocket, IpAddr)], port: u16) {
+    /// Renews the element of each family in the gate of a port, unless the gates are to be closed.
+    fn renew(&self, sockets: &[(UdpSocket, SocketAddr)]) {
         // Held while packets go out, so that `close` knows the time of the last one.
         let mut renewed = self.renewed.lock().expect("held for a moment");
         if self.is_bypassed() || self.is_closing.load(Ordering::Relaxed) {
             return;
         }
-        for &(ref socket, loopback) in sockets {
+        for (socket, listener) in sockets {
             // The table drops the packet, which is an error of its sender.
-            let _ = socket.try_send_to(&[], SocketAddr::new(loopback, port));
+            let _ = socket.try_send_to(&[], *listener);
         }
         *renewed = Some(Instant::now());
     }
 }
 
-/// Renews the gates of the table that redirects to `ports` while `takes_flows`, until the task is aborted.
-pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, ports: &[u16]) {
+/// Renews the gate of the connections that come to `port`, while `takes_flows`, until the task is aborted.
+pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, port: u16) {
     let mut sockets = Vec::new();
     for loopback in [
         IpAddr::from(Ipv4Addr::LOCALHOST),
@@ -122,35 +124,33 @@ pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, ports: &[u
     ] {
         // Without IPv6, nothing of it is redirected.
         if let Ok(socket) = UdpSocket::bind((loopback, 0)).await {
-            sockets.push((socket, loopback));
+            sockets.push((socket, SocketAddr::new(loopback, port)));
         }
     }
+    let listener = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut ticks = interval(RENEW_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_reported = false;
     loop {
         ticks.tick().await;
-        for &port in ports {
-            let listener = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            match timeout(PROBE_TIMEOUT, probe(gate, listener)).await {
-                Ok(Ok(())) => {
-                    if takes_flows() {
-                        gate.renew(&sockets, port);
-                    }
+        match timeout(PROBE_TIMEOUT, probe(gate, listener)).await {
+            Ok(Ok(())) => {
+                if takes_flows() {
+                    gate.renew(&sockets);
                 }
-                // A lack of descriptors, for example: the process works.
-                Ok(Err(error)) => {
-                    gate.count_progress();
-                    let is_closing = gate.is_closing.load(Ordering::Relaxed);
-                    if !core::mem::replace(&mut is_reported, true) && !is_closing {
-                        tracing::warn!(
-                            "connections are not intercepted: cannot connect to {listener}: {error}"
-                        );
-                    }
-                }
-                // The listener has more to do than it can: new connections go direct meanwhile.
-                Err(_) => {}
             }
+            // A lack of descriptors, for example: the process works.
+            Ok(Err(error)) => {
+                gate.count_progress();
+                let is_closing = gate.is_closing.load(Ordering::Relaxed);
+                if !core::mem::replace(&mut is_reported, true) && !is_closing {
+                    tracing::warn!(
+                        "connections are not intercepted: cannot connect to {listener}: {error}"
+                    );
+                }
+            }
+            // The listener has more to do than it can: new connections go direct meanwhile.
+            Err(_) => {}
         }
     }
 }
@@ -159,7 +159,11 @@ pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, ports: &[u
 async fn probe(gate: &Gate, listener: SocketAddr) -> io::Result<()> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0).into())?;
-    *gate.probe.lock().expect("held for a moment") = Some(socket.local_addr()?);
+    let (port, own) = (listener.port(), socket.local_addr()?);
+    gate.probes
+        .lock()
+        .expect("held for a moment")
+        .insert(port, own);
     let ended = match socket.connect(listener).await {
         Ok(mut stream) => stream.read(&mut [0]).await,
         // Its end may come before its beginning is noticed.

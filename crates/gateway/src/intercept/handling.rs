@@ -23,8 +23,8 @@ pub(crate) struct Carriage {
     pub(crate) is_excluded: bool,
     /// How the server gets the client's address.
     pub(crate) client_address: ClientAddress,
-    /// It is reset if the link cannot carry it. Otherwise it goes direct.
-    pub(crate) resets: bool,
+    /// The near end connects to the server if the link cannot carry it.
+    pub(crate) is_relayed_if_refused: bool,
 }
 
 /// How a server gets the address of a client.
@@ -44,7 +44,7 @@ impl Handling {
     pub(crate) const PLAIN: Handling = Handling::Carry(Carriage {
         is_excluded: false,
         client_address: ClientAddress::Hidden,
-        resets: false,
+        is_relayed_if_refused: false,
     });
 
     /// How far after the listener's port its own port is. Near ends and loaded tables may be of different versions of
@@ -54,8 +54,12 @@ impl Handling {
             Handling::Carry(Carriage {
                 is_excluded,
                 client_address,
-                resets,
-            }) => u16::from(is_excluded) + 2 * client_address as u16 + 6 * u16::from(resets),
+                is_relayed_if_refused,
+            }) => {
+                u16::from(is_excluded)
+                    + 2 * client_address as u16
+                    + 6 * u16::from(is_relayed_if_refused)
+            }
             Handling::ByName { is_forwarded } => 12 + u16::from(is_forwarded),
         }
     }

@@ -43,6 +43,8 @@ pub struct InterceptRule {
     pub(super) action: Action,
     /// How the server gets the client's address.
     client_address: ClientAddress,
+    /// Whether the near end connects to servers itself where the link cannot carry them.
+    is_relayed_if_refused: bool,
     /// Where they go while the gateway does not work.
     pub(super) on_failure: OnFailure,
 }
@@ -71,13 +73,23 @@ pub(super) enum OnFailure {
     Reset,
 }
 
-/// A rule that comes after one with a name, and that the near end cannot decide.
+/// Why the near end could not decide about all connections that it gets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "\"{0}\" comes after a rule with name, but has other values of in, uid, gid or cgroup: the near end knows only names, \
-     addresses and ports (put this rule first)"
-)]
-pub struct UndecidableRule(String);
+#[non_exhaustive]
+pub enum UndecidableRules {
+    /// A rule after one with a name has other values of those keys that only the kernel can decide about.
+    #[error(
+        "\"{0}\" comes after a rule with name, but has other values of in, uid, gid or cgroup: the near end knows only \
+         names, addresses and ports (put this rule first)"
+    )]
+    OtherKeys(String),
+    /// Nothing is said about connections to other names.
+    #[error(
+        "no rule decides about the connections of \"{0}\" that have another name or none: add a rule without name after \
+         it, for all of its ports and networks"
+    )]
+    NoRest(String),
+}
 
 impl InterceptRule {
     /// The control groups that it names.
@@ -110,7 +122,7 @@ impl InterceptRule {
         Some(Handling::Carry(Carriage {
             is_excluded,
             client_address: self.client_address,
-            resets: self.on_failure == OnFailure::Reset,
+            is_relayed_if_refused: self.is_relayed_if_refused,
         }))
     }
 
@@ -124,15 +136,43 @@ impl InterceptRule {
     }
 
     /// Fails if the near end could not decide about a connection that a rule with a name is about.
-    pub fn check_all(rules: &[InterceptRule]) -> Result<(), UndecidableRule> {
+    pub fn check_all(rules: &[InterceptRule]) -> Result<(), UndecidableRules> {
         for is_forwarded in [false, true] {
-            let mut rules = InterceptRule::from_first_name(rules, is_forwarded);
-            let Some(first) = rules.next() else { continue };
-            if let Some(other) = rules.find(|rule| !rule.has_kernel_keys_of(first)) {
-                return Err(UndecidableRule(other.to_string()));
+            let by_name = InterceptRule::from_first_name(rules, is_forwarded);
+            let by_name: Vec<_> = by_name.collect();
+            let Some(first) = by_name.first() else {
+                continue;
+            };
+            if let Some(other) = by_name.iter().find(|rule| !rule.has_kernel_keys_of(first)) {
+                return Err(UndecidableRules::OtherKeys(other.to_string()));
+            }
+            for (index, rule) in by_name
+                .iter()
+                .enumerate()
+                .filter(|(_, rule)| rule.has_name())
+            {
+                let mut later = by_name[index..].iter().filter(|rule| !rule.has_name());
+                if !later.any(|later| later.covers_all_of(rule)) {
+                    return Err(UndecidableRules::NoRest(rule.to_string()));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether its ports and networks have all of the other rule's.
+    fn covers_all_of(&self, other: &InterceptRule) -> bool {
+        let has_nets = |own: &[IpNet], others: &[IpNet]| {
+            let has = |net: &IpNet| own.iter().any(|own| own.contains(net));
+            own.is_empty() || !others.is_empty() && others.iter().all(has)
+        };
+        let has_ports = |range: &RangeInclusive<u16>| {
+            let mut own = self.ports.iter();
+            own.any(|own| own.contains(range.start()) && own.contains(range.end()))
+        };
+        (self.ports.is_empty() || !other.ports.is_empty() && other.ports.iter().all(has_ports))
+            && has_nets(&self.sources, &other.sources)
+            && has_nets(&self.destinations, &other.destinations)
     }
 
     /// The rules about such connections, from the first that has a name.
@@ -182,11 +222,11 @@ impl InterceptRule {
                 let carriage = Carriage {
                     is_excluded: rule.action == Action::Pass,
                     client_address: rule.client_address,
-                    resets: rule.on_failure == OnFailure::Reset,
+                    is_relayed_if_refused: rule.is_relayed_if_refused,
                 };
                 (rule.action, carriage)
             }
-            // No rule is about it.
+            // Of rules that were changed, and that the near end or the kernel still have as they were.
             None => (Action::Direct, Carriage::default()),
         }
     }

@@ -1,7 +1,7 @@
 //! The name of the server, in a client's first bytes: of TLS, the ClientHello's server_name (RFC 6066, section 3), and
 //! of HTTP/1, the field `Host`.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use httparse::Status;
 use rustls::server::Acceptor;
@@ -10,6 +10,9 @@ use crate::http_proxy::fields;
 
 /// The most that is read in search of a name, in bytes.
 pub(crate) const SEARCHED_BYTES_MAX: usize = 16 << 10;
+
+/// How long a client has for the bytes that name its server. Where the server speaks first, it waits this long too.
+pub(crate) const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What begins with it is a record of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 22;

@@ -114,14 +114,14 @@ pub fn script(
                 (None, Action::Reject) => " return".to_owned(),
                 (None, _) => " counter return".to_owned(),
             };
-            add(
-                &mut text,
-                rule,
-                *number,
-                &tcp(rule),
-                &verdict,
-                path_of_group,
-            );
+            let mut own = |verdict: &str| {
+                add(&mut text, rule, *number, &tcp(rule), verdict, path_of_group);
+            };
+            own(&verdict);
+            if verdict.contains('@') {
+                // With a closed gate too, no later rule is about the connection.
+                own(" return");
+            }
         }
         text += "  }\n";
         let end_of = |is_refused: fn(&InterceptRule) -> bool| {

@@ -1,9 +1,9 @@
-//! Redirected connections that go to their servers without the link: by a rule, or since the link cannot carry them.
+//! Redirected connections that go to their servers without the link: by a rule, or since the far end refused them.
 
 use std::{
     collections::HashMap,
     io,
-    net::SocketAddr,
+    net::{Shutdown, SocketAddr},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -11,15 +11,17 @@ use std::{
 use refrain_proto::ResetReason;
 use socket2::SockRef;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    io::AsyncReadExt,
+    net::TcpStream,
     time::{Instant, timeout},
 };
 
 use super::{Client, REPORT_TIME};
 use crate::{
-    flow::{FlowHandle, prepare},
+    descriptors::FlowDescriptor,
+    flow::{Activity, FlowHandle, prepare},
     intercept::{
-        self,
+        self, ConnectError,
         handling::{Carriage, ClientAddress},
     },
     link::Standing,
@@ -32,6 +34,9 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// How long connections to a target that the far end refused go direct at once.
 const REMEMBERED: Duration = Duration::from_secs(60);
+
+/// What is read at once.
+const RELAYED_BYTES: usize = 64 << 10;
 
 /// Targets that are remembered.
 const TARGETS_MAX: usize = 4096;
@@ -157,34 +162,99 @@ impl Client {
         })
     }
 
+    async fn connect_directly(
+        &self,
+        server: SocketAddr,
+        client_address: ClientAddress,
+    ) -> Result<(TcpStream, FlowDescriptor), Refusal> {
+        self.request_came()?;
+        let descriptor = self.listener.gateway.descriptors.for_flow()?;
+        let connecting = async {
+            match client_address {
+                ClientAddress::Keep => intercept::connect_for(self.address, server).await,
+                _ => intercept::connect(server).await.map_err(ConnectError::Io),
+            }
+        };
+        let within = self.listener.policy().timeouts.connect;
+        match timeout(within, connecting).await {
+            Ok(Ok(tcp)) => Ok((tcp, descriptor)),
+            Ok(Err(ConnectError::Client)) => Err(Refusal::ClientAddress),
+            Ok(Err(ConnectError::Io(error))) => Err(Refusal::from_connect_error(&error)),
+            Err(_) => Err(Refusal::TimedOut),
+        }
+    }
+
     /// Passes `early` and all further bytes to the server without the link.
     pub(super) async fn relay(
-        mut self,
+        self,
         server: SocketAddr,
         client_address: ClientAddress,
         early: &[u8],
     ) -> io::Result<()> {
-        let descriptors = &self.listener.gateway.descriptors;
-        let own = self.request_came().and_then(|()| descriptors.for_flow());
-        let Ok(_of_server) = own else {
-            let error = io::Error::from(io::ErrorKind::QuotaExceeded);
-            let reason =
-                format!("refused a redirected connection to {server}: too many open files");
-            self.listener.refuse(&error, reason);
-            return Ok(());
+        // A drain waits for it.
+        let _counted = Arc::clone(&self.listener.gateway.without_link);
+        let connected = self.connect_directly(server, client_address).await;
+        let (tcp, _of_server) = match connected {
+            Ok(connected) => connected,
+            Err(refusal) => {
+                let reason = format!("refused a redirected connection to {server}: {refusal}");
+                self.listener.refuse(&refusal, reason);
+                return Ok(());
+            }
         };
-        let within = self.listener.policy().timeouts.connect;
-        let client = (client_address == ClientAddress::Keep).then_some(self.address);
-        let mut tcp = timeout(within, intercept::connect(server, client)).await??;
+        let idle = self.listener.policy().timeouts.idle;
         prepare(&tcp);
         prepare(&self.tcp);
-        tcp.write_all(early).await?;
-        copy_bidirectional(&mut self.tcp, &mut tcp).await?;
+        let activity = Activity::new();
+        let both = async {
+            tokio::try_join!(
+                pass(&self.tcp, early, &tcp, &activity),
+                pass(&tcp, &[], &self.tcp, &activity)
+            )
+        };
+        tokio::select! {
+            ended = both => drop(ended?),
+            // Both are reset.
+            () = activity.idle_for(idle) => return Ok(()),
+        }
         // Both directions have ended: what is still on its way is to arrive.
         for ended in [&tcp, &self.tcp] {
             SockRef::from(ended).set_linger(None)?;
         }
         Ok(())
+    }
+}
+
+/// Passes `early` and all bytes of `from` on, up to their end.
+async fn pass(
+    from: &TcpStream,
+    early: &[u8],
+    to: &TcpStream,
+    activity: &Activity,
+) -> io::Result<()> {
+    let mut buffer = early.to_vec();
+    loop {
+        let mut rest = &buffer[..];
+        while !rest.is_empty() {
+            to.writable().await?;
+            match to.try_write(rest) {
+                Ok(written) => {
+                    activity.note();
+                    rest = &rest[written..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        buffer.clear();
+        from.readable().await?;
+        buffer.reserve(RELAYED_BYTES);
+        match from.try_read_buf(&mut buffer) {
+            Ok(0) => return SockRef::from(to).shutdown(Shutdown::Write),
+            Ok(_) => activity.note(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

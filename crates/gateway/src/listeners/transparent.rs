@@ -1,6 +1,6 @@
 //! Connections that the kernel redirected here: each is a flow to its original destination, unless a rule says otherwise.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use tokio::{io::AsyncReadExt, time::timeout};
 
@@ -10,14 +10,11 @@ use crate::{
         handling::{Carriage, ClientAddress, Handling},
         proxy_protocol,
         rule::{Action, InterceptRule},
-        server_name::{self, Search},
+        server_name::{self, NAME_TIMEOUT, Search},
     },
     redirected::original_target,
     target::Target,
 };
-
-/// How long a client has for the bytes that name its server. Where the server speaks first, it waits this long too.
-const NAME_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Client {
     pub(super) async fn transparent(mut self) -> io::Result<()> {
@@ -72,7 +69,7 @@ impl Client {
         }
     }
 
-    /// Carries a connection, or passes it to the server directly if the link cannot carry it and its rule lets it.
+    /// Carries a connection, or passes it to the server directly if the far end refuses it and its rule lets it.
     async fn carry_redirected(
         self,
         target: &Target,
@@ -86,11 +83,8 @@ impl Client {
             (ClientAddress::ProxyV2, Some(server)) => proxy_protocol::header(client, server),
             _ => Vec::new(),
         };
-        // By the rule, since the server was to see the client's address, or of `refrain run`.
-        let stays = how.resets
-            || how.client_address == ClientAddress::Keep
-            || self.listener.redirected.is_some();
-        match target.socket_address().filter(|_| !stays) {
+        let server = target.socket_address();
+        match server.filter(|_| how.is_relayed_if_refused) {
             Some(server) => {
                 self.carry_or_relay(target, server, how, header, early)
                     .await

@@ -4,6 +4,11 @@ use proptest::prelude::*;
 
 use super::{text::RULE_BYTES_MAX, *};
 
+fn rules_of(texts: &[&str]) -> Vec<InterceptRule> {
+    let rules = texts.iter().map(|text| rule(text).expect("a rule"));
+    rules.collect()
+}
+
 fn rule(text: &str) -> Result<InterceptRule, InterceptRuleError> {
     text.parse()
 }
@@ -20,6 +25,7 @@ fn each_key_is_read_and_written() {
         "in=* name=* action=reject",
         "port=80 action=pass client_address=proxy_v2",
         "port=80,443 action=optimize client_address=keep quic=reject on_failure=reset",
+        "port=80 action=pass client_address=proxy_v2 on_refusal=direct",
     ] {
         assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));
     }
@@ -50,6 +56,8 @@ fn each_fault_has_its_error() {
             Error::NoClientAddress,
         ),
         ("action=direct client_address=keep", Error::NoClientAddress),
+        ("action=direct on_refusal=direct", Error::NoRefusal),
+        ("client_address=keep on_refusal=direct", Error::NoRefusal),
         ("port=80 quic=reject", Error::NoQuic),
         ("quic=reject action=direct", Error::NoQuic),
         ("quic=reject name=a.example", Error::NoQuic),
@@ -86,6 +94,7 @@ fn each_fault_has_its_error() {
         ("client_address=proxy_v1", "client_address"),
         ("on_failure=hang", "on_failure"),
         ("quic=direct", "quic"),
+        ("on_refusal=reset", "on_refusal"),
     ] {
         let found = rule(wrong);
         let is_of_key = matches!(&found, Err(Error::Value { key: of, .. }) if *of == key);
@@ -101,7 +110,9 @@ fn the_near_end_decides_by_name_as_the_rules_say_in_their_order() {
         "port=443 name=*.bank.example,media.example action=pass client_address=proxy_v2",
         "dst=10.20.0.0/16 name=evil.example action=reject",
         "port=80,443",
+        "action=direct",
         "in=lan0 name=* action=reject",
+        "in=lan0 action=direct",
     ];
     let rules = rules.map(|text| rule(text).expect("a rule"));
     assert_eq!(InterceptRule::check_all(&rules), Ok(()));
@@ -137,36 +148,60 @@ fn the_near_end_decides_by_name_as_the_rules_say_in_their_order() {
 }
 
 #[test]
-fn rules_that_only_the_kernel_can_decide_about_come_before_names() {
-    let check = |texts: &[&str]| {
-        let rules: Vec<_> = texts
-            .iter()
-            .map(|text| rule(text).expect("a rule"))
-            .collect();
-        let found = InterceptRule::check_all(&rules).map_err(|error| error.0);
-        found.err()
-    };
-    assert_eq!(
-        check(&["uid=0 action=direct", "name=a.example", "port=80"]),
-        None
-    );
-    assert_eq!(
-        check(&["uid=5 name=a.example", "in=lan0", "uid=5 port=80"]),
-        None
-    );
-    assert_eq!(
-        check(&["name=a.example", "uid=0 action=direct"]).as_deref(),
-        Some("uid=0 action=direct")
-    );
-    assert_eq!(
-        check(&["in=lan0 name=a.example", "in=lan1"]).as_deref(),
-        Some("in=lan1 action=optimize")
-    );
-}
-
-fn rules_of(texts: &[&str]) -> Vec<InterceptRule> {
-    let rules = texts.iter().map(|text| rule(text).expect("a rule"));
-    rules.collect()
+fn rules_decide_about_each_connection_that_the_near_end_gets() {
+    let check = |texts: &[&str]| InterceptRule::check_all(&rules_of(texts));
+    for decided in [
+        &["uid=0 action=direct", "name=a.example", "action=direct"][..],
+        &[
+            "uid=5 port=80 name=a.example",
+            "in=lan0",
+            "uid=5 port=79-81",
+        ],
+        &[
+            "name=a dst=10.0.0.0/9",
+            "name=b dst=fd00::/9",
+            "dst=10.0.0.0/8,fd00::/8",
+        ],
+    ] {
+        assert_eq!(check(decided), Ok(()), "{decided:?}");
+    }
+    for (rules, rest) in [
+        (&["port=443 name=a"][..], "port=443 name=a action=optimize"),
+        (
+            &["port=80", "port=443 name=a", "port=80"],
+            "port=443 name=a action=optimize",
+        ),
+        (
+            &["name=a src=10.0.0.0/8", "src=10.0.0.0/9"],
+            "src=10.0.0.0/8 name=a action=optimize",
+        ),
+        (&["name=a", "dst=10.0.0.0/8"], "name=a action=optimize"),
+        (
+            &["port=80 name=a", "in=lan0 port=80"],
+            "port=80 name=a action=optimize",
+        ),
+    ] {
+        assert_eq!(
+            check(rules),
+            Err(UndecidableRules::NoRest(rest.to_owned())),
+            "{rules:?}"
+        );
+    }
+    for (rules, other) in [
+        (
+            ["name=a.example", "uid=0 action=direct"],
+            "uid=0 action=direct",
+        ),
+        (
+            ["in=lan0 name=a.example", "in=lan1"],
+            "in=lan1 action=optimize",
+        ),
+    ] {
+        assert_eq!(
+            check(&rules),
+            Err(UndecidableRules::OtherKeys(other.to_owned()))
+        );
+    }
 }
 
 #[test]
@@ -178,10 +213,12 @@ fn each_handling_has_a_port_of_its_own() {
         "action=pass client_address=proxy_v2",
         "client_address=keep",
         "action=pass client_address=keep",
+        "on_refusal=direct",
+        "action=pass on_refusal=direct",
+        "client_address=proxy_v2 on_refusal=direct",
+        "action=pass client_address=proxy_v2 on_refusal=direct",
     ];
-    let failing = ["", " on_failure=reset"];
-    let failing = failing.into_iter();
-    let carried = failing.flat_map(|end| carried.map(|words| format!("port=80 {words}{end}")));
+    let carried = carried.into_iter().map(|words| format!("port=80 {words}"));
     let by_name = ["name=example.org", "name=example.org in=lan0"].map(str::to_owned);
     let all: Vec<_> = carried.chain(by_name).collect();
     let all: Vec<_> = all.iter().map(String::as_str).collect();
@@ -189,9 +226,11 @@ fn each_handling_has_a_port_of_its_own() {
         let all = InterceptRule::handlings(rules).into_iter();
         all.map(Handling::port_offset).collect::<Vec<_>>()
     };
-    assert_eq!(offsets(&rules_of(&all)), (0..14).collect::<Vec<_>>());
-    for (offset, rule) in all.into_iter().enumerate().skip(1) {
-        assert_eq!(offsets(&rules_of(&[rule])), [0, offset as u16], "{rule}");
+    // Two would be kept and relayed.
+    let expected: Vec<u16> = (0..10).chain(12..14).collect();
+    assert_eq!(offsets(&rules_of(&all)), expected);
+    for (offset, rule) in expected.into_iter().zip(all).skip(1) {
+        assert_eq!(offsets(&rules_of(&[rule])), [0, offset], "{rule}");
     }
     assert_eq!(offsets(&rules_of(&["action=direct", "action=reject"])), [0]);
 }

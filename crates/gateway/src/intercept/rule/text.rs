@@ -24,7 +24,7 @@ pub enum InterceptRuleError {
     NoValue(String),
     /// A key that there is not.
     #[error(
-        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, client_address, quic, on_failure)"
+        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, client_address, quic, on_refusal, on_failure)"
     )]
     UnknownKey(String),
     /// A key twice.
@@ -64,9 +64,16 @@ pub enum InterceptRuleError {
         "quic=reject is only for rules of action=optimize or action=pass for port 443, without name"
     )]
     NoQuic,
+    /// A way around refusals, of connections that the link does not carry, or that must come from the client's address.
+    #[error(
+        "on_refusal=direct is only for action=optimize and action=pass, and not for client_address=keep: the near end \
+         connects from its own address"
+    )]
+    NoRefusal,
     /// An address, for connections that no gateway makes.
     #[error(
-        "client_address is only for connections that a gateway makes: those of action=optimize and action=pass"
+        "client_address is only for connections that a gateway makes: those of action=optimize, action=pass and, with \
+         keep, of name with action=direct"
     )]
     NoClientAddress,
 }
@@ -118,6 +125,11 @@ impl FromStr for InterceptRule {
                             "keep" => ClientAddress::Keep,
                             _ => return None,
                         })
+                    })?;
+                }
+                "on_refusal" => {
+                    rule.is_relayed_if_refused = one(key, values, "direct", |value| {
+                        (value == "direct").then_some(true)
                     })?;
                 }
                 "quic" => {
@@ -176,6 +188,10 @@ impl FromStr for InterceptRule {
             return Err(Error::NoClientAddress);
         }
         let is_carried = matches!(rule.action, Action::Optimize | Action::Pass);
+        let keeps = rule.client_address == ClientAddress::Keep;
+        if rule.is_relayed_if_refused && (!is_carried || keeps) {
+            return Err(Error::NoRefusal);
+        }
         let can_be_quic = is_carried && rule.names.is_empty() && rule.has_port(QUIC_PORT);
         if rule.rejects_quic && !can_be_quic {
             return Err(Error::NoQuic);
@@ -184,7 +200,7 @@ impl FromStr for InterceptRule {
     }
 }
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "port",
     "dst",
     "src",
@@ -196,6 +212,7 @@ const KEYS: [&str; 12] = [
     "action",
     "client_address",
     "quic",
+    "on_refusal",
     "on_failure",
 ];
 
@@ -355,6 +372,9 @@ impl fmt::Display for InterceptRule {
         }
         if self.rejects_quic {
             words.push(("quic", "reject".to_owned()));
+        }
+        if self.is_relayed_if_refused {
+            words.push(("on_refusal", "direct".to_owned()));
         }
         if self.on_failure == OnFailure::Reset {
             words.push(("on_failure", "reset".to_owned()));
