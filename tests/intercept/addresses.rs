@@ -6,8 +6,8 @@
 
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
-    process::{Command, Stdio},
+    net::TcpStream,
+    process::Command,
     thread,
 };
 
@@ -16,19 +16,21 @@ use rustix::process::Signal;
 use crate::{
     common::eventually,
     failing::signal,
-    world::{BEHIND, Outcome, SERVICE, World, answer, ask, join, make, ok, within},
+    world::{
+        BEHIND, Outcome, SERVICE, World, answer_at, ask, forward, join, make, ok, remove, within,
+    },
 };
 
-const ORIGIN: &str = "10.99.0.2";
-const ORIGIN_6: &str = "fd99::2";
+pub(crate) const ORIGIN: &str = "10.99.0.2";
+pub(crate) const ORIGIN_6: &str = "fd99::2";
 /// The service's addresses in the network of the origin.
-const SERVICE_THERE: [&str; 2] = ["10.99.0.1", "fd99::1"];
+pub(crate) const SERVICE_THERE: [&str; 2] = ["10.99.0.1", "fd99::1"];
 
 /// The machine of the origin, which answers with the address that it sees.
-struct Origin(String);
+pub(crate) struct Origin(pub(crate) String);
 
 impl Origin {
-    fn start(world: &World) -> Origin {
+    pub(crate) fn start(world: &World) -> Origin {
         let origin = Origin(world.service.replace("service", "origin"));
         make(&origin.0);
         join(
@@ -39,25 +41,15 @@ impl Origin {
         for (namespace, family, to, gateway) in [
             (&origin.0, "-4", "default", gateway),
             (&origin.0, "-6", "default", gateway_6),
-            (&world.site, "-4", "10.99.0.0/16", SERVICE),
-            (&world.site, "-6", "fd99::/64", "fd77::2"),
+            (&world.site, "-4", "10.98.0.0/15", SERVICE),
+            (&world.site, "-6", "fd98::/15", "fd77::2"),
         ] {
             ok(Command::new("ip")
                 .args([family, "-n", namespace, "route", "add", to, "via", gateway]));
         }
-        within(&world.service, || {
-            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                std::fs::write(format!("/proc/sys/net/{setting}"), "1").expect("root may");
-            }
-        });
+        forward(&world.service);
         for address in [ORIGIN, ORIGIN_6] {
-            let listener = within(&origin.0, || TcpListener::bind((address, 8080)));
-            let listener = listener.expect("a port");
-            thread::spawn(move || {
-                for client in listener.incoming().flatten() {
-                    thread::spawn(move || answer(client));
-                }
-            });
+            answer_at(&origin.0, address);
         }
         origin
     }
@@ -65,15 +57,12 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        let _ = Command::new("ip")
-            .args(["netns", "delete", &self.0])
-            .stderr(Stdio::null())
-            .status();
+        remove(&self.0);
     }
 }
 
 /// `refrain intercept` at the service, as root.
-fn at_service(world: &World, arguments: &[&str]) -> String {
+pub(crate) fn at_service(world: &World, arguments: &[&str]) -> String {
     let output = Command::new("nsenter")
         .arg(format!("--net=/run/netns/{}", world.service))
         .arg(env!("CARGO_BIN_EXE_refrain"))
@@ -108,7 +97,7 @@ fn state(world: &World) -> String {
 }
 
 /// The connections that the rules of the site matched.
-fn intercepted(world: &World) -> u64 {
+pub(crate) fn intercepted(world: &World) -> u64 {
     let shown = world.refrain_ok(&["intercept", "show", "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
     let rules = shown["rules"].as_array().expect("rules").iter();
@@ -236,7 +225,7 @@ fn addresses_that_the_far_end_does_not_take_are_refused() {
     let far = world.path("far.toml");
     at_service(&world, &["on", "--far", "--config", &far]);
     let options = std::fs::read_to_string(&far).expect("a file");
-    let options = options.replace("10.88.0.0/16", "10.88.1.0/24");
+    let options = options.replace("10.88.0.0/15", "10.88.1.0/24");
     std::fs::write(&far, options).expect("a file");
     signal(&world.far, Signal::HUP);
     world.intercept();

@@ -16,5 +16,6 @@ mod common;
 mod doctor;
 mod failing;
 mod names;
+mod path_mtu;
 mod rules;
 mod world;

@@ -39,7 +39,7 @@ pub(crate) const BEHIND: [&str; 2] = ["10.88.0.2", "fd88::2"];
 const ROUTER: [&str; 2] = ["10.88.0.1", "fd88::1"];
 
 /// Bytes of an answer: an address, padded.
-const ANSWER_BYTES: usize = 40;
+pub(crate) const ANSWER_BYTES: usize = 40;
 
 /// Nothing may take longer: it hangs.
 pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ impl World {
     /// The same with these rules.
     pub(crate) fn router_with(rules: &str) -> Option<World> {
         let world = World::with(&format!(
-            "transparent = \"*:15001\"\nclients = [\"10.88.0.0/16\", \"fd88::/64\"]\nintercept = [\"{rules}\"]\n"
+            "transparent = \"*:15001\"\nclients = [\"10.88.0.0/15\", \"fd88::/15\"]\nintercept = [\"{rules}\"]\n"
         ))?;
         let (site, behind) = (&world.site, &world.behind);
         make(behind);
@@ -96,7 +96,7 @@ impl World {
             (
                 &world.service,
                 [SITE, SITE_6],
-                [["-4", "10.88.0.0/16"], ["-6", "fd88::/64"]],
+                [["-4", "10.88.0.0/15"], ["-6", "fd88::/15"]],
             ),
         ] {
             for ([family, to], gateway) in families.into_iter().zip(gateways) {
@@ -104,11 +104,7 @@ impl World {
                     .args([family, "-n", namespace, "route", "add", to, "via", gateway]));
             }
         }
-        within(site, || {
-            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                std::fs::write(format!("/proc/sys/net/{setting}"), "1").expect("root may");
-            }
-        });
+        forward(site);
         Some(world)
     }
 
@@ -119,7 +115,7 @@ impl World {
         world.has_net_raw = true;
         let far = world.path("far.toml");
         let mut options = std::fs::read_to_string(&far).expect("a file");
-        options += "client_addresses = [\"10.88.0.0/16\", \"fd88::/64\"]\n";
+        options += "client_addresses = [\"10.88.0.0/15\", \"fd88::/15\"]\n";
         std::fs::write(&far, options).expect("a file");
         for mut end in [world.near.take(), world.far.take()].into_iter().flatten() {
             end.kill().and_then(|()| end.wait()).expect("it runs");
@@ -168,13 +164,8 @@ impl World {
 
     fn serve_origin(&self) {
         for origin in [ORIGIN, ORIGIN_6] {
-            let listener = within(&self.service, || TcpListener::bind(origin));
-            let listener = listener.expect("a listener");
-            thread::spawn(move || {
-                for client in listener.incoming().flatten() {
-                    thread::spawn(move || answer(client));
-                }
-            });
+            let origin: SocketAddr = origin.parse().expect("an address");
+            answer_at(&self.service, &origin.ip().to_string());
         }
     }
 
@@ -366,10 +357,7 @@ impl Drop for World {
             let _ = child.wait();
         }
         for namespace in [&self.site, &self.service, &self.behind] {
-            let _ = Command::new("ip")
-                .args(["netns", "delete", namespace])
-                .stderr(Stdio::null())
-                .status();
+            remove(namespace);
         }
         if thread::panicking() {
             for end in ["near", "far"] {
@@ -384,6 +372,23 @@ impl Drop for World {
 pub(crate) fn make(namespace: &str) {
     ok(Command::new("ip").args(["netns", "add", namespace]));
     ok(Command::new("ip").args(["-n", namespace, "link", "set", "lo", "up"]));
+}
+
+/// Removes one, if it is there.
+pub(crate) fn remove(namespace: &str) {
+    let _ = Command::new("ip")
+        .args(["netns", "delete", namespace])
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// Makes a machine a router.
+pub(crate) fn forward(namespace: &str) {
+    within(namespace, || {
+        for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+            std::fs::write(format!("/proc/sys/net/{setting}"), "1").expect("root may");
+        }
+    });
 }
 
 /// Joins two namespaces by interfaces with these names and addresses of both families.
@@ -430,7 +435,18 @@ pub(crate) fn within<R: Send>(namespace: &str, action: impl FnOnce() -> R + Send
     thread::scope(|scope| scope.spawn(enter).join().expect("no panic"))
 }
 
-pub(crate) fn answer(mut client: TcpStream) {
+/// Serves as the origin, at port 8080 of this address.
+pub(crate) fn answer_at(namespace: &str, address: &str) {
+    let listener = within(namespace, || TcpListener::bind((address, 8080)));
+    let listener = listener.expect("a port");
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            thread::spawn(move || answer(client));
+        }
+    });
+}
+
+fn answer(mut client: TcpStream) {
     let Ok(from) = client.peer_addr() else { return };
     let mut request = [0; 4];
     while client.read_exact(&mut request).is_ok() {
