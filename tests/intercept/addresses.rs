@@ -6,9 +6,10 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     process::Command,
     thread,
+    time::Duration,
 };
 
 use rustix::process::Signal;
@@ -214,6 +215,43 @@ fn without_a_way_for_the_answers_connections_are_refused_at_once() {
         );
     }
     assert!(!state(&world).contains("2030"), "{}", state(&world));
+}
+
+#[test]
+fn answers_that_take_another_way_are_named() {
+    let Some(mut world) = World::of_own_addresses("in=lan port=8080 client_address=keep") else {
+        return;
+    };
+    let machine = Origin::start(&world);
+    let far = world.path("far.toml");
+    world.change_far("connect_timeout = \"2s\"\n");
+    at_service(&world, &["on", "--far", "--config", &far]);
+    // As another router would do that these packets do not get past.
+    ok(Command::new("ip").args([
+        "-n",
+        &machine.0,
+        "route",
+        "add",
+        "blackhole",
+        "10.88.0.0/15",
+    ]));
+    world.intercept();
+    let origin = SocketAddr::new(ORIGIN.parse().expect("an address"), 8080);
+    eventually("a connection that is refused", || {
+        // Those that go direct get no answer either.
+        let within_a_second = Duration::from_secs(1);
+        let stream = within(&world.behind, || {
+            TcpStream::connect_timeout(&origin, within_a_second)
+        });
+        (ask(&mut stream.ok()?, "") == Outcome::Reset).then_some(())
+    });
+    for end in ["near", "far"] {
+        eventually("the reason in the log", || {
+            let log = std::fs::read_to_string(world.path(&format!("{end}.log"))).expect("a log");
+            log.contains("its answers to the client must pass the machine of")
+                .then_some(())
+        });
+    }
 }
 
 #[test]

@@ -113,16 +113,21 @@ impl World {
     pub(crate) fn of_own_addresses(rules: &str) -> Option<World> {
         let mut world = World::router_with(rules)?;
         world.has_net_raw = true;
-        let far = world.path("far.toml");
+        world.change_far("client_addresses = [\"10.88.0.0/15\", \"fd88::/15\"]\n");
+        Some(world)
+    }
+
+    /// Restarts both ends, with these lines in the far end's file too.
+    pub(crate) fn change_far(&mut self, lines: &str) {
+        let far = self.path("far.toml");
         let mut options = std::fs::read_to_string(&far).expect("a file");
-        options += "client_addresses = [\"10.88.0.0/15\", \"fd88::/15\"]\n";
+        options += lines;
         std::fs::write(&far, options).expect("a file");
-        for mut end in [world.near.take(), world.far.take()].into_iter().flatten() {
+        for mut end in [self.near.take(), self.far.take()].into_iter().flatten() {
             end.kill().and_then(|()| end.wait()).expect("it runs");
         }
-        world.start_far();
-        world.start_near();
-        Some(world)
+        self.start_far();
+        self.start_near();
     }
 
     /// The near end's file has these lines beside its keys.

@@ -76,7 +76,10 @@ pub fn end_of_head(received: &[u8], searched: usize) -> Option<usize> {
 /// The response to a request whose flow was refused.
 pub(crate) fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
     let status = match refusal {
-        Refusal::NotAllowed | Refusal::OwnAddress | Refusal::ClientAddress => "403 Forbidden",
+        Refusal::NotAllowed
+        | Refusal::OwnAddress
+        | Refusal::ClientAddress
+        | Refusal::AnswersElsewhere => "403 Forbidden",
         Refusal::TimedOut => "504 Gateway Timeout",
         Refusal::Limit(_) | Refusal::Draining | Refusal::OwnDraining => "503 Service Unavailable",
         Refusal::Other

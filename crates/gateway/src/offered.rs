@@ -1,6 +1,6 @@
 //! Flows that the other end opens: allowed targets are connected to, others refused.
 
-use std::{mem::discriminant, net::SocketAddr, sync::Arc};
+use std::{mem::discriminant, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
@@ -15,6 +15,9 @@ use crate::{
     refusal::Refusal,
     target::{Host, Target},
 };
+
+/// The time for a connection that finds out why a server did not answer a client's address.
+const PROBE: Duration = Duration::from_secs(1);
 
 /// Where a peer's flows may lead, and what they need on the way. All links of a peer share it, as
 /// clones.
@@ -116,10 +119,24 @@ async fn connect(
         }
         Err(refusal)
     };
-    let tcp = timeout(policy.timeouts.connect, connecting)
-        .await
-        .unwrap_or(Err(Refusal::TimedOut))?;
-    Ok((tcp, target))
+    let within = policy.timeouts.connect;
+    // The other end waits no longer.
+    let of_probe = client.map_or(Duration::ZERO, |_| PROBE.min(within / 4));
+    match timeout(within - of_probe, connecting).await {
+        Ok(connected) => Ok((connected?, target)),
+        Err(_) => match target.socket_address().filter(|_| client.is_some()) {
+            Some(address) => Err(why_client_is_not_answered(address, of_probe).await),
+            None => Err(Refusal::TimedOut),
+        },
+    }
+}
+
+/// Whether a server that did not answer a client's address answers this end's own.
+async fn why_client_is_not_answered(address: SocketAddr, within: Duration) -> Refusal {
+    match timeout(within, intercept::connect(address)).await {
+        Ok(Ok(_)) => Refusal::AnswersElsewhere,
+        _ => Refusal::TimedOut,
+    }
 }
 
 async fn resolve(

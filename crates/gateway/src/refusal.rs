@@ -86,6 +86,10 @@ refusals! {
     ClientAddress = CLIENT_ADDRESS,
         "{end} cannot connect from this client's address (its --client-addresses must cover it, and it needs \
          CAP_NET_RAW)";
+    /// The target's answers to the client do not pass the connecting end.
+    AnswersElsewhere = ANSWERS_ELSEWHERE,
+        "the target answers {end}, but not connections from this client's address: its answers to the client must pass \
+         the machine of {end}";
 }
 
 /// A limit that was reached, with its value and the option that sets it.
@@ -116,7 +120,8 @@ impl Refusal {
             | Refusal::TimedOut
             | Refusal::TargetReset
             | Refusal::OwnAddress
-            | Refusal::ClientAddress => true,
+            | Refusal::ClientAddress
+            | Refusal::AnswersElsewhere => true,
             Refusal::Other
             | Refusal::LinkDown
             | Refusal::Draining
@@ -208,7 +213,7 @@ mod tests {
     impl Refusal {
         /// Each refusal once, in the order of the wire codes.
         pub(crate) fn all() -> impl Iterator<Item = Refusal> {
-            (0..=refusal::CLIENT_ADDRESS).map(|code| Refusal::from_wire(code, ""))
+            (0..=refusal::ANSWERS_ELSEWHERE).map(|code| Refusal::from_wire(code, ""))
         }
     }
 

@@ -165,7 +165,10 @@ pub(crate) fn reply_refused(refusal: Refusal) -> Vec<u8> {
         | Refusal::TargetReset
         | Refusal::LaneLost
         | Refusal::Misconfirmed => GENERAL_FAILURE,
-        Refusal::NotAllowed | Refusal::OwnAddress | Refusal::ClientAddress => NOT_ALLOWED,
+        Refusal::NotAllowed
+        | Refusal::OwnAddress
+        | Refusal::ClientAddress
+        | Refusal::AnswersElsewhere => NOT_ALLOWED,
         Refusal::LinkDown => NETWORK_UNREACHABLE,
         Refusal::NameNotResolved | Refusal::Unreachable => HOST_UNREACHABLE,
         Refusal::ConnectionRefused => CONNECTION_REFUSED,

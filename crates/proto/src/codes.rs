@@ -30,6 +30,8 @@ pub mod refusal {
     pub const OWN_ADDRESS: u8 = 12;
     /// The connecting end cannot connect from the address of this client.
     pub const CLIENT_ADDRESS: u8 = 13;
+    /// The target answers the connecting end, but not the client's address from there.
+    pub const ANSWERS_ELSEWHERE: u8 = 14;
 }
 
 /// Codes of RESET. An end takes one that it does not know as [`GATEWAY`](reset::GATEWAY).
