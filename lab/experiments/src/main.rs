@@ -10,6 +10,7 @@ mod corpus;
 mod czip;
 mod default_marker;
 mod ecosystems;
+mod interception;
 mod latency;
 mod links;
 mod lossy;
@@ -130,6 +131,8 @@ enum Experiment {
     },
     /// Measure package managers, images, git, databases, files, backups and pages through a pair, as root
     Ecosystems(ecosystems::Arguments),
+    /// Measure the cost of interception for connections that cannot gain, and of `refrain run`, as root
+    Interception(interception::Arguments),
     /// Measure speed and savings by the size of an application's writes
     Writes {
         /// Measure this program
@@ -182,6 +185,7 @@ fn main() -> ExitCode {
         Experiment::Czip(arguments) => (czip::run(&arguments), arguments.write),
         Experiment::Links(arguments) => (links::run(&arguments), arguments.write),
         Experiment::Ecosystems(arguments) => (ecosystems::run(&arguments), arguments.write),
+        Experiment::Interception(arguments) => (interception::run(&arguments), arguments.write),
         Experiment::Bulk(arguments) => (bulk::run(&arguments), arguments.write),
         Experiment::Peers(arguments) => (peers::run(&arguments), arguments.write),
         Experiment::Measured { report, command } => (

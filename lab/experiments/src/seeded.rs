@@ -176,6 +176,11 @@ fn answer(mut stream: TcpStream) -> io::Result<()> {
 
 /// Reads `stream` to its end, and says whether it was exactly `seeded`.
 pub(crate) fn is_equal(mut stream: impl Read, seeded: Seeded) -> io::Result<bool> {
+    Ok(begins_with(&mut stream, seeded)? && stream.read(&mut [0])? == 0)
+}
+
+/// Reads as many bytes from `stream`, and says whether they were `seeded`.
+pub(crate) fn begins_with(stream: &mut impl Read, seeded: Seeded) -> io::Result<bool> {
     let mut pieces = seeded.pieces();
     let mut came = vec![0; PIECE_BYTES];
     while let Some(piece) = pieces.next() {
@@ -184,7 +189,7 @@ pub(crate) fn is_equal(mut stream: impl Read, seeded: Seeded) -> io::Result<bool
             return Ok(false);
         }
     }
-    Ok(stream.read(&mut came)? == 0)
+    Ok(true)
 }
 
 #[cfg(test)]

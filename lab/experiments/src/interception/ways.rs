@@ -1,0 +1,263 @@
+//! The ways from a client at the near end to the origin at the far end.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::Command,
+};
+
+use anyhow::{Context, ensure};
+use nix::unistd::Pid;
+use refrain_gateway::keys::PrivateKey;
+use refrain_link::End;
+use refrain_relay::addresses::free_address;
+use serde_json::Value;
+
+use crate::{
+    over_link::{ORIGIN_PORT, OverLink},
+    processes::{Gateways, Running, wait},
+};
+
+/// A way.
+pub(super) struct Way {
+    pub name: &'static str,
+    kind: WayKind,
+}
+
+#[derive(Clone, Copy)]
+enum WayKind {
+    Direct,
+    Haproxy { has_tls: bool },
+    Intercepted { action: &'static str },
+}
+
+pub(super) const DIRECT: &str = "direct";
+pub(super) const RELAYS: &str = "HAProxy twice";
+pub(super) const TLS: &str = "HAProxy twice, TLS 1.3";
+pub(super) const PASS: &str = "pair, action=pass";
+pub(super) const OPTIMIZE: &str = "pair, noise";
+
+/// In the order of the tables.
+pub(super) const WAYS: [Way; 5] = [
+    Way {
+        name: DIRECT,
+        kind: WayKind::Direct,
+    },
+    Way {
+        name: RELAYS,
+        kind: WayKind::Haproxy { has_tls: false },
+    },
+    Way {
+        name: TLS,
+        kind: WayKind::Haproxy { has_tls: true },
+    },
+    Way {
+        name: PASS,
+        kind: WayKind::Intercepted { action: "pass" },
+    },
+    Way {
+        name: OPTIMIZE,
+        kind: WayKind::Intercepted { action: "optimize" },
+    },
+];
+
+/// A cipher suite of TLS 1.3 that gateways choose: the first of their library.
+pub(super) const CIPHER_SUITE: &str = "TLS_AES_256_GCM_SHA384";
+
+const TRANSPARENT_PORT: u16 = 15001;
+const SOCKS5_PORT: u16 = 1080;
+
+/// Programs that are ready, until dropped.
+pub(super) struct Ready<'a> {
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// The process at the near end, and that at the far end.
+    pub processes: Option<[Pid; 2]>,
+    _programs: Programs<'a>,
+}
+
+enum Programs<'a> {
+    None,
+    Haproxies {
+        _running: [Running; 2],
+        _folder: tempfile::TempDir,
+    },
+    Intercepted(#[expect(dead_code, reason = "ends when dropped")] Intercepted<'a>),
+}
+
+impl Way {
+    pub(super) fn start<'a>(
+        &self,
+        over: &'a OverLink,
+        refrain: &'a Path,
+    ) -> anyhow::Result<Ready<'a>> {
+        match self.kind {
+            WayKind::Direct => Ok(Ready {
+                address: over.direct("cubic")?,
+                processes: None,
+                _programs: Programs::None,
+            }),
+            WayKind::Haproxy { has_tls } => haproxies(over, has_tls),
+            WayKind::Intercepted { action } => {
+                let intercepted = Intercepted::start(over, refrain, action)?;
+                let gateways = &intercepted.gateways;
+                Ok(Ready {
+                    address: over.direct("cubic")?,
+                    processes: Some([gateways.near_process(), gateways.far_process()]),
+                    _programs: Programs::Intercepted(intercepted),
+                })
+            }
+        }
+    }
+}
+
+/// Two, with default options, one at each end.
+fn haproxies(over: &OverLink, has_tls: bool) -> anyhow::Result<Ready<'static>> {
+    let link = over.link();
+    over.direct("cubic")?;
+    let folder = tempfile::tempdir()?;
+    let certificate = folder.path().join("certificate.pem");
+    if has_tls {
+        make_certificate(&certificate)?;
+    }
+    let near = free_address();
+    let far = SocketAddr::from((link.address(End::Far), free_address().port()));
+    let origin = SocketAddr::from(([127, 0, 0, 1], ORIGIN_PORT));
+    let (of_server, of_client) = match has_tls {
+        true => (
+            format!(" ssl crt {}", certificate.display()),
+            " ssl verify none",
+        ),
+        false => (String::new(), ""),
+    };
+    let start = |end, address: SocketAddr, bind: &str, server: &str| {
+        let file = folder.path().join(format!("{end:?}.cfg"));
+        let text = format!(
+            "global\n  ssl-default-bind-ciphersuites {CIPHER_SUITE}\n  ssl-default-server-ciphersuites {CIPHER_SUITE}\n  \
+             ssl-default-bind-options ssl-min-ver TLSv1.3\n\
+             defaults\n  mode tcp\n  timeout connect 10s\n  timeout client 60s\n  timeout server 60s\n\
+             listen pass\n  bind {address}{bind}\n  server next {server}\n"
+        );
+        fs::write(&file, text)?;
+        let mut command = link.command(end, "haproxy");
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+        command.args(["-db", "-f"]).arg(&file);
+        let running = Running::start(&mut command)?;
+        let connects = || link.at(end, || Ok(TcpStream::connect(address).is_ok()));
+        wait(connects, "haproxy")?;
+        anyhow::Ok(running)
+    };
+    let second = start(End::Far, far, &of_server, &origin.to_string())?;
+    let first = start(End::Near, near, "", &format!("{far}{of_client}"))?;
+    Ok(Ready {
+        address: near,
+        processes: Some([first.pid(), second.pid()]),
+        _programs: Programs::Haproxies {
+            _running: [first, second],
+            _folder: folder,
+        },
+    })
+}
+
+fn make_certificate(path: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt"]);
+    command.args(["ec_paramgen_curve:P-256", "-nodes", "-days", "2"]);
+    command.args(["-subj", "/CN=far", "-keyout"]);
+    let output = command.arg(path).arg("-out").arg(path).output();
+    let output = output.context("cannot run openssl")?;
+    // The certificate has replaced the key, or follows it: haproxy needs both.
+    let text = fs::read_to_string(path)?;
+    ensure!(
+        output.status.success() && text.contains("PRIVATE KEY") && text.contains("CERTIFICATE"),
+        "openssl: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+/// Debian's haproxy.
+pub(super) fn haproxy_version() -> anyhow::Result<String> {
+    let mut command = Command::new("dpkg-query");
+    command.args(["--show", "--showformat=${Version}", "haproxy"]);
+    let output = command.output().context("cannot run dpkg-query")?;
+    let version = String::from_utf8(output.stdout)?;
+    ensure!(
+        !version.is_empty(),
+        "haproxy is not installed: run lab/setup"
+    );
+    Ok(version)
+}
+
+/// A pair, and rules at the near end that redirect connections to the origin.
+pub(super) struct Intercepted<'a> {
+    pub gateways: Gateways,
+    over: &'a OverLink,
+    refrain: &'a Path,
+}
+
+impl<'a> Intercepted<'a> {
+    pub(super) fn start(
+        over: &'a OverLink,
+        refrain: &'a Path,
+        action: &str,
+    ) -> anyhow::Result<Intercepted<'a>> {
+        let origin = over.direct("cubic")?;
+        let rule = format!("dst={} port={} action={action}", origin.ip(), origin.port());
+        let (port, socks5) = (TRANSPARENT_PORT.to_string(), SOCKS5_PORT.to_string());
+        let near = ["--transparent", &port, "--intercept", &rule];
+        let gateways = over.pair(
+            refrain,
+            &[&near[..], &["--socks5", &socks5]].concat(),
+            &["--allow", &origin.to_string(), "--allow", "127.0.0.1:*"],
+        )?;
+        let intercepted = Intercepted {
+            gateways,
+            over,
+            refrain,
+        };
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("near.toml");
+        let text = format!(
+            "key = \"near.key\"\npeer_key = \"{}\"\npeer = \"{}\"\ntransparent = \"{port}\"\nintercept = [\"{rule}\"]\n",
+            PrivateKey::generate()?.public(),
+            origin.ip(),
+        );
+        fs::write(&file, text)?;
+        let file = file.display().to_string();
+        // As root, the near end marks its connections: no rule is about them.
+        intercepted.refrain(&["intercept", "on", "--config", &file, "--user", "0"])?;
+        wait(|| intercepted.is_open(), "a gate that is open")?;
+        Ok(intercepted)
+    }
+
+    /// The listener for programs under `refrain run`.
+    pub(super) fn socks5() -> String {
+        SOCKS5_PORT.to_string()
+    }
+
+    /// Whether connections are redirected.
+    fn is_open(&self) -> anyhow::Result<bool> {
+        let shown = self.refrain(&["intercept", "show", "--json"])?;
+        let shown: Value = serde_json::from_str(&shown)?;
+        Ok(shown["rules"][0]["gate"] == "open")
+    }
+
+    fn refrain(&self, words: &[&str]) -> anyhow::Result<String> {
+        let program = self.refrain.to_string_lossy();
+        let mut command = self.over.link().command(End::Near, &program);
+        let output = command.args(words).output()?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{words:?}: {}", error.trim());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Intercepted<'_> {
+    fn drop(&mut self) {
+        // The namespaces end soon.
+        let _ = self.refrain(&["intercept", "off"]);
+    }
+}
