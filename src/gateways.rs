@@ -175,17 +175,6 @@ pub(crate) fn options_of<P: Program>(file: &Path, flags: &[&str]) -> anyhow::Res
     Ok(OfFile::<Options<P>>::try_parse_from(words)?.options)
 }
 
-/// The configuration of a far end's file.
-pub(crate) fn far_end_of(file: &Path) -> anyhow::Result<Config> {
-    #[derive(Parser)]
-    struct OfFile {
-        #[command(flatten)]
-        options: FarOptions,
-    }
-    let words: [OsString; 3] = ["far".into(), "--config".into(), file.into()];
-    Ok(OfFile::try_parse_from(words)?.options.resolve()?)
-}
-
 /// Logs what is allowed, and hardly meant.
 fn warn_of(config: &Config) {
     for warning in config.warnings().into_iter().chain(smaller_caches(config)) {

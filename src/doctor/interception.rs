@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Finding, context::Context, firewall, kernel_file::text_of, sockets::Listening};
 use crate::{
     in_words,
-    intercept::{self, Gate, Gateway, Loaded, control_groups::ControlGroups, nft},
+    intercept::{self, Gate, Gateway, Loaded, LoadedRule, control_groups::ControlGroups, nft},
     table::count,
 };
 
@@ -139,10 +139,23 @@ pub(super) fn gate(context: &Context) -> Vec<Finding> {
             .flatten()
             .is_some_and(|table| is_open(&table))
     };
-    vec![match is_open(table) || is_open_later() {
-        true => Finding::ok("open: connections are redirected"),
-        false => closed(context, table),
-    }]
+    if !is_open(table) && !is_open_later() {
+        return vec![closed(context, table)];
+    }
+    let opened = Finding::ok("open: connections are redirected");
+    let loaded = intercept::table().ok().flatten();
+    let rules = loaded.map(|table| Loaded::read(&table).rules);
+    let stale = rules
+        .into_iter()
+        .flatten()
+        .filter(|rule| rule.gate == Some(Gate::Closed));
+    let stale = stale.map(|LoadedRule { number, rule, .. }| {
+        Finding::problem(
+            format!("closed for rule {number}, whose connections go direct: {rule}"),
+            "restart the near end: it has no listener for this rule yet",
+        )
+    });
+    [opened].into_iter().chain(stale).collect()
 }
 
 fn closed(context: &Context, table: &Value) -> Finding {

@@ -2,9 +2,12 @@
 
 use anyhow::{anyhow, bail};
 use nix::unistd::User;
-use refrain_gateway::intercept::{
-    rule::InterceptRule,
-    table::{Gateway, script_of_far_end},
+use refrain_gateway::{
+    arguments::Far,
+    intercept::{
+        rule::InterceptRule,
+        table::{Gateway, script_of_far_end},
+    },
 };
 
 use super::{ControlGroups, OnArguments};
@@ -38,7 +41,7 @@ impl Ruleset {
 }
 
 fn of_far_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
-    let config = gateways::far_end_of(&arguments.config)?;
+    let config = gateways::config_of::<Far>(&arguments.config, &[])?;
     if config.client_addresses.is_empty() {
         let file = arguments.config.display();
         let text = "needs client_addresses = [\"10.0.0.0/8\"], the addresses of clients that it connects from";

@@ -10,7 +10,7 @@ use crate::{
     world::{Outcome, World, ok, on, within},
 };
 
-fn doctor(world: &World) -> Findings {
+pub(crate) fn doctor(world: &World) -> Findings {
     let config = world.path("near.toml");
     Findings::of(&world.refrain(&["doctor", "--json", "--config", &config]))
 }

@@ -11,12 +11,14 @@ use std::{
 };
 
 use rustix::process::Signal;
+use socket2::SockRef;
 
 use crate::{
     common::{
         eventually,
         programs::{are_installed, find, run_ok},
     },
+    doctor::doctor,
     failing::signal,
     world::{BEHIND, ORIGIN, Outcome, SERVICE, SITE, World, ask, on, within},
 };
@@ -279,6 +281,86 @@ fn relayed_connections_end_as_flows_do() {
     assert!(near.wait().expect("it ends").success());
 }
 
+/// Begins a connection that a rule passes to its server directly.
+fn begin(world: &World, server: &str) -> TcpStream {
+    let mut stream = within(&world.site, || TcpStream::connect(server)).expect("it is up");
+    write!(stream, "POST / HTTP/1.1\r\nHost: direct.example\r\n\r\n").expect("it is up");
+    stream
+}
+
+#[test]
+fn relayed_connections_bring_last_words_and_end_with_their_clients() {
+    // Less than the first window, so that the kernel of the server keeps none back.
+    const ANSWER: [u8; 8_000] = [b'a'; 8_000];
+    let Some(world) = World::with(
+        "transparent = \"15001\"
+         intercept = [
+             \"port=8080-8082 name=direct.example action=direct\",
+             \"port=8080-8082\",
+         ]\n",
+    ) else {
+        return;
+    };
+    let listen =
+        |server: &str| within(&world.service, || TcpListener::bind(server)).expect("a port");
+    let (refusing, deaf) = (listen("10.77.0.2:8081"), listen("10.77.0.2:8082"));
+    thread::spawn(move || {
+        for mut client in refusing.incoming().flatten() {
+            // Of a request that it does not read to its end.
+            let _ = client.read(&mut [0; 20]);
+            let _ = client.write_all(&ANSWER);
+        }
+    });
+    thread::spawn(move || deaf.incoming().flatten().collect::<Vec<_>>());
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let upload = || {
+        let mut client = begin(&world, "10.77.0.2:8081");
+        let mut uploading = client.try_clone().expect("a handle");
+        let upload = thread::spawn(move || while uploading.write_all(&[0; 4096]).is_ok() {});
+        let mut answer = [0; ANSWER.len()];
+        client.read_exact(&mut answer).expect("the whole answer");
+        upload.join().expect("no panic");
+    };
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(upload);
+        }
+    });
+
+    let near = world.near.as_ref().expect("it runs").id();
+    let descriptors = || {
+        fs::read_dir(format!("/proc/{near}/fd"))
+            .expect("it runs")
+            .count()
+    };
+    eventually("the end of those", || {
+        let before = descriptors();
+        sleep(Duration::from_millis(1200));
+        (descriptors() == before).then_some(())
+    });
+    let before = descriptors();
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = begin(&world, "10.77.0.2:8082");
+            client
+                .set_write_timeout(Some(Duration::from_millis(500)))
+                .expect("a limit");
+            while client.write_all(&[0; 65_536]).is_ok() {}
+            client
+        })
+        .collect();
+    assert!(descriptors() >= before + 3);
+    for client in waiting {
+        SockRef::from(&client)
+            .set_linger(Some(Duration::ZERO))
+            .expect("a socket");
+    }
+    eventually("the end of connections whose clients died", || {
+        (descriptors() <= before).then_some(())
+    });
+}
+
 #[test]
 fn a_rule_whose_listener_is_missing_has_its_connections_go_direct() {
     let Some(world) = World::with("transparent = \"15001\"\nintercept = [\"port=8080-8099\"]\n")
@@ -307,6 +389,11 @@ fn a_rule_whose_listener_is_missing_has_its_connections_go_direct() {
         shown().contains("direct until the near end is restarted"),
         "{}",
         shown()
+    );
+    doctor(&world).expect(
+        "problem",
+        "gate",
+        &["closed for rule 1", "restart the near end"],
     );
     let log = fs::read_to_string(world.path("near.log")).expect("a log");
     assert!(

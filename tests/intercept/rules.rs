@@ -101,6 +101,7 @@ fn quic_is_rejected_while_connections_are_carried() {
         "transparent = \"15001\"
          intercept = [
              \"dst=10.77.0.3 action=direct\",
+             \"dst=10.77.0.2 port=443 name=*.bank.example action=direct\",
              \"dst=10.77.0.0/16 port=443,8080 quic=reject\",
          ]\n",
     ) else {

@@ -43,7 +43,7 @@ const UNSENT_BYTES_MAX: u32 = 128 << 10;
 
 /// How long the last bytes of an application that failed have to arrive, before the other end hears
 /// that it failed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// Reads go through one buffer a thread, not one a flow. Each tells the application's kernel how
@@ -144,7 +144,7 @@ impl FlowHandle {
                     Ok(()) => has_received = true,
                     Err(error) => {
                         // It takes no more, and may have said why before it closed.
-                        activity.has_failed.store(true, Ordering::Relaxed);
+                        activity.note_failure();
                         if !has_sent {
                             let _ = timeout(LAST_WORDS, up).await;
                         }
@@ -173,7 +173,7 @@ impl FlowHandle {
             if read.await? > 0 {
                 continue;
             }
-            if activity.has_failed.load(Ordering::Relaxed) {
+            if activity.has_failed() {
                 // Who took the error left this in its place: it is not an end.
                 return Err(io::ErrorKind::ConnectionReset.into());
             }
@@ -381,6 +381,14 @@ impl Activity {
             .store(self.origin.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
+    pub(crate) fn note_failure(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
     pub(crate) async fn idle_for(&self, limit: Duration) {
         loop {
             let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
@@ -393,7 +401,7 @@ impl Activity {
 }
 
 /// Waits until the connection has failed, without reading from it.
-async fn failed(tcp: &TcpStream) -> io::Error {
+pub(crate) async fn failed(tcp: &TcpStream) -> io::Error {
     match tcp.ready(Interest::ERROR).await {
         Ok(_) => match tcp.take_error() {
             Ok(Some(error)) | Err(error) => error,

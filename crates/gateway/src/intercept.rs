@@ -26,12 +26,16 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
+    time::Duration,
 };
 
 use socket2::{Domain, SockRef, Socket, Type};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
 
-use crate::random::random_in;
+use crate::{policy::is_of_this_machine, random::random_in};
 
 /// Whether this process may connect from the addresses of clients.
 pub(crate) fn may_use_clients_addresses() -> bool {
@@ -53,19 +57,31 @@ pub(crate) async fn connect_for(
     // A client's own connections to the same server may come through this machine, and most clients use higher ports.
     const PORTS: RangeInclusive<u16> = 10_000..=32_767;
     const TRIES: usize = 8;
-    let is_prepared = answers::come_here(client) && !answers::is_of_this_machine(address.ip());
-    let socket = socket(address)?;
-    // Of both families.
-    let is_allowed = SockRef::from(&socket).set_ip_transparent_v4(true).is_ok();
-    if !is_prepared || !is_allowed {
+    // If the client uses the same port after all, the kernel takes the packets for those of its connection.
+    const TRY_TIME: Duration = Duration::from_secs(2);
+    if !answers::come_here(client) || is_of_this_machine(address.ip()) {
         return Err(ConnectError::Client);
     }
-    let ports = (0..TRIES).map(|_| random_in(PORTS)).chain([0]);
-    let mut bound = ports.map(|port| socket.bind((client, port).into()));
-    if !bound.any(|bound| bound.is_ok()) {
-        return Err(ConnectError::Client);
+    let mut failure = ConnectError::Client;
+    for _ in 0..TRIES {
+        let socket = socket(address)?;
+        // Of both families.
+        if SockRef::from(&socket).set_ip_transparent_v4(true).is_err() {
+            return Err(ConnectError::Client);
+        }
+        // Otherwise no server of this machine could begin to listen at that port.
+        socket.set_reuseaddr(true)?;
+        if socket.bind((client, random_in(PORTS)).into()).is_err() {
+            continue;
+        }
+        match timeout(TRY_TIME, socket.connect(address)).await {
+            Ok(Ok(tcp)) => return Ok(tcp),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => failure = io::Error::from(io::ErrorKind::TimedOut).into(),
+        }
     }
-    Ok(socket.connect(address).await?)
+    Err(failure)
 }
 
 /// Why a connection for a client is not made.

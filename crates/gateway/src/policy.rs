@@ -143,7 +143,7 @@ fn is_here(address: IpAddr) -> bool {
 }
 
 /// Whether a network interface has the address: only then a socket can be bound to it.
-fn is_of_this_machine(address: IpAddr) -> bool {
+pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
     let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     address != unspecified && UdpSocket::bind((address, 0)).is_ok()
 }

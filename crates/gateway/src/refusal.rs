@@ -85,7 +85,7 @@ refusals! {
     /// The connecting end does not connect from the address of this client, or must not.
     ClientAddress = CLIENT_ADDRESS,
         "{end} cannot connect from this client's address (its --client-addresses must cover it, and it needs \
-         CAP_NET_RAW)";
+         CAP_NET_RAW and the rules of `refrain intercept on --far`)";
     /// The target's answers to the client do not pass the connecting end.
     AnswersElsewhere = ANSWERS_ELSEWHERE,
         "the target answers {end}, but not connections from this client's address: its answers to the client must pass \

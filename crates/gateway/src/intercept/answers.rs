@@ -33,15 +33,10 @@ const WITHIN: Duration = Duration::from_secs(1);
 
 /// Whether packets to this client's address come to this machine once the table has marked them.
 pub(super) fn come_here(client: IpAddr) -> bool {
-    is_local(client, Some(ANSWERS_MARK)).unwrap_or(false)
+    are_local(client, ANSWERS_MARK).unwrap_or(false)
 }
 
-/// Whether it is an address of this machine: its answers would not leave it.
-pub(super) fn is_of_this_machine(address: IpAddr) -> bool {
-    is_local(address, None).unwrap_or(false)
-}
-
-fn is_local(address: IpAddr, mark: Option<u32>) -> io::Result<bool> {
+fn are_local(address: IpAddr, mark: u32) -> io::Result<bool> {
     let (domain, protocol) = (Domain::from(AF_NETLINK), Protocol::from(NETLINK_ROUTE));
     let mut socket = Socket::new(domain, Type::RAW, Some(protocol))?;
     socket.set_read_timeout(Some(WITHIN))?;
@@ -56,7 +51,7 @@ fn is_local(address: IpAddr, mark: Option<u32>) -> io::Result<bool> {
 }
 
 /// The message that asks for the route to an address.
-fn question(address: IpAddr, mark: Option<u32>) -> Vec<u8> {
+fn question(address: IpAddr, mark: u32) -> Vec<u8> {
     let (family, octets) = match address.to_canonical() {
         IpAddr::V4(address) => (AF_INET, address.octets().to_vec()),
         IpAddr::V6(address) => (AF_INET6, address.octets().to_vec()),
@@ -71,9 +66,7 @@ fn question(address: IpAddr, mark: Option<u32>) -> Vec<u8> {
         body.extend(value);
     };
     add(RTA_DST, &octets);
-    if let Some(mark) = mark {
-        add(RTA_MARK, &mark.to_ne_bytes());
-    }
+    add(RTA_MARK, &mark.to_ne_bytes());
     let mut message = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
     message.extend(RTM_GETROUTE.to_ne_bytes());
     message.extend(NLM_F_REQUEST.to_ne_bytes());
@@ -96,7 +89,7 @@ mod tests {
             ("192.0.2.1", false),
             ("2001:db8::1", false),
         ] {
-            let own = is_of_this_machine(address.parse().expect("an address"));
+            let own = come_here(address.parse().expect("an address"));
             assert_eq!(own, is_own, "{address}");
         }
     }

@@ -83,9 +83,15 @@ pub enum UndecidableRules {
          names, addresses and ports (put this rule first)"
     )]
     OtherKeys(String),
+    /// One of these rules resets connections while the near end does not work, and another one lets them go direct.
+    #[error(
+        "\"{0}\" has another on_failure than the first rule with name: while the near end does not work, names are \
+         unknown (give all rules from that one on the same on_failure)"
+    )]
+    OtherFailure(String),
     /// Nothing is said about connections to other names.
     #[error(
-        "no rule decides about the connections of \"{0}\" that have another name or none: add a rule without name after \
+        "no rule decides about the connections of \"{0}\" that have another name or none: add one rule without name after \
          it, for all of its ports and networks"
     )]
     NoRest(String),
@@ -145,6 +151,10 @@ impl InterceptRule {
             };
             if let Some(other) = by_name.iter().find(|rule| !rule.has_kernel_keys_of(first)) {
                 return Err(UndecidableRules::OtherKeys(other.to_string()));
+            }
+            let mut others = by_name.iter();
+            if let Some(other) = others.find(|rule| rule.on_failure != first.on_failure) {
+                return Err(UndecidableRules::OtherFailure(other.to_string()));
             }
             for (index, rule) in by_name
                 .iter()

@@ -154,10 +154,15 @@ pub fn script(
                 add(&mut text, rule, *number, &tcp(rule), verdict, path_of_group);
             }
             let about_quic = own[..without_quic].iter();
-            for (number, rule) in about_quic.filter(|(_, rule)| rule.has_port(QUIC_PORT)) {
-                let verdict = match (rule.rejects_quic, rule.handling()) {
+            // Rules with a name say nothing about QUIC, which shows none.
+            let is_about_quic = |rule: &InterceptRule| rule.has_port(QUIC_PORT) && !rule.has_name();
+            for (number, rule) in about_quic.filter(|(_, rule)| is_about_quic(rule)) {
+                let verdict = match (rule.rejects_quic, rule.handling(), rule.on_failure) {
                     // Programs would fall back to connections that go direct.
-                    (true, Some(handling)) => format!(" meta nfproto @{} reject", gate(handling)),
+                    (true, Some(handling), OnFailure::Direct) => {
+                        format!(" meta nfproto @{} reject", gate(handling))
+                    }
+                    (true, _, _) => " reject".to_owned(),
                     _ => " accept".to_owned(),
                 };
                 let quic = format!(" udp dport {QUIC_PORT}");

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     io,
     net::{Shutdown, SocketAddr},
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -13,13 +14,13 @@ use socket2::SockRef;
 use tokio::{
     io::AsyncReadExt,
     net::TcpStream,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{Client, REPORT_TIME};
 use crate::{
     descriptors::FlowDescriptor,
-    flow::{Activity, FlowHandle, prepare},
+    flow::{Activity, FlowHandle, LAST_WORDS, failed, prepare},
     intercept::{
         self, ConnectError,
         handling::{Carriage, ClientAddress},
@@ -206,14 +207,8 @@ impl Client {
         prepare(&tcp);
         prepare(&self.tcp);
         let activity = Activity::new();
-        let both = async {
-            tokio::try_join!(
-                pass(&self.tcp, early, &tcp, &activity),
-                pass(&tcp, &[], &self.tcp, &activity)
-            )
-        };
         tokio::select! {
-            ended = both => drop(ended?),
+            ended = both_ways(&self.tcp, early, &tcp, &activity) => ended?,
             // Both are reset.
             () = activity.idle_for(idle) => return Ok(()),
         }
@@ -223,6 +218,44 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Passes the bytes of both directions on, `early` first. If one direction fails, the other may have last bytes, such as
+/// a server's answer to a request that it did not read to its end.
+async fn both_ways(
+    client: &TcpStream,
+    early: &[u8],
+    server: &TcpStream,
+    activity: &Activity,
+) -> io::Result<()> {
+    let mut up = pin!(pass(client, early, server, activity));
+    let mut down = pin!(pass(server, &[], client, activity));
+    let (mut is_up_over, mut is_down_over) = (false, false);
+    while !(is_up_over && is_down_over) {
+        let result = tokio::select! {
+            result = &mut up, if !is_up_over => {
+                is_up_over = true;
+                result
+            }
+            result = &mut down, if !is_down_over => {
+                is_down_over = true;
+                result
+            }
+        };
+        let Err(error) = result else { continue };
+        activity.note_failure();
+        let other = async {
+            match (is_up_over, is_down_over) {
+                (false, _) => up.await,
+                (_, false) => down.await,
+                _ => Ok(()),
+            }
+        };
+        // A reset would overtake bytes that were passed on.
+        let _ = tokio::join!(timeout(LAST_WORDS, other), sleep(LAST_WORDS));
+        return Err(error);
+    }
+    Ok(())
 }
 
 /// Passes `early` and all bytes of `from` on, up to their end.
@@ -236,26 +269,37 @@ async fn pass(
     loop {
         let mut rest = &buffer[..];
         while !rest.is_empty() {
-            to.writable().await?;
             match to.try_write(rest) {
                 Ok(written) => {
                     activity.note();
                     rest = &rest[written..];
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::select! {
+                    writable = to.writable() => writable?,
+                    // The sender is gone, and these are its last bytes.
+                    error = failed_a_while_ago(from) => return Err(error),
+                },
                 Err(error) => return Err(error),
             }
         }
-        buffer.clear();
+        // While nothing comes, it has no memory.
+        buffer = Vec::new();
         from.readable().await?;
-        buffer.reserve(RELAYED_BYTES);
+        buffer.reserve_exact(RELAYED_BYTES);
         match from.try_read_buf(&mut buffer) {
+            Ok(0) if activity.has_failed() => return Err(io::ErrorKind::ConnectionReset.into()),
             Ok(0) => return SockRef::from(to).shutdown(Shutdown::Write),
             Ok(_) => activity.note(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+async fn failed_a_while_ago(tcp: &TcpStream) -> io::Error {
+    let error = failed(tcp).await;
+    sleep(LAST_WORDS).await;
+    error
 }
 
 #[cfg(test)]

@@ -43,6 +43,14 @@ impl Client {
             // A name, of `refrain run`, which has no rules.
             return Err(io::ErrorKind::InvalidInput.into());
         };
+        // It is waited for so shortly that a crowd does no harm.
+        if let Err(refusal) = self.request_came() {
+            listener.refuse(
+                &refusal,
+                format!("reset a connection from {}: {refusal}", self.address),
+            );
+            return Ok(());
+        }
         let mut early = Vec::new();
         let name = timeout(NAME_TIMEOUT, self.read_server_name(&mut early)).await;
         let name = name.unwrap_or(Ok(None))?;

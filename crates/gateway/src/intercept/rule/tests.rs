@@ -58,6 +58,7 @@ fn each_fault_has_its_error() {
         ("action=direct client_address=keep", Error::NoClientAddress),
         ("action=direct on_refusal=direct", Error::NoRefusal),
         ("client_address=keep on_refusal=direct", Error::NoRefusal),
+        ("on_failure=reset on_refusal=direct", Error::NoRefusal),
         ("port=80 quic=reject", Error::NoQuic),
         ("quic=reject action=direct", Error::NoQuic),
         ("quic=reject name=a.example", Error::NoQuic),
@@ -202,6 +203,12 @@ fn rules_decide_about_each_connection_that_the_near_end_gets() {
             Err(UndecidableRules::OtherKeys(other.to_owned()))
         );
     }
+    assert_eq!(
+        check(&["name=a.example", "on_failure=reset"]),
+        Err(UndecidableRules::OtherFailure(
+            "action=optimize on_failure=reset".to_owned()
+        ))
+    );
 }
 
 #[test]

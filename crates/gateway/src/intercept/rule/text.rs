@@ -66,8 +66,8 @@ pub enum InterceptRuleError {
     NoQuic,
     /// A way around refusals, of connections that the link does not carry, or that must come from the client's address.
     #[error(
-        "on_refusal=direct is only for action=optimize and action=pass, and not for client_address=keep: the near end \
-         connects from its own address"
+        "on_refusal=direct is only for action=optimize and action=pass, and not for on_failure=reset or \
+         client_address=keep: the near end connects from its own address"
     )]
     NoRefusal,
     /// An address, for connections that no gateway makes.
@@ -189,7 +189,8 @@ impl FromStr for InterceptRule {
         }
         let is_carried = matches!(rule.action, Action::Optimize | Action::Pass);
         let keeps = rule.client_address == ClientAddress::Keep;
-        if rule.is_relayed_if_refused && (!is_carried || keeps) {
+        let resets = rule.on_failure == OnFailure::Reset;
+        if rule.is_relayed_if_refused && (!is_carried || keeps || resets) {
             return Err(Error::NoRefusal);
         }
         let can_be_quic = is_carried && rule.names.is_empty() && rule.has_port(QUIC_PORT);
