@@ -212,11 +212,26 @@ async fn readyz(State(admin): State<Admin>) -> Response {
     }
 }
 
-async fn status(State(admin): State<Admin>) -> Json<Status> {
-    Json(Status::of(&admin.gateway))
+async fn status(State(admin): State<Admin>) -> Result<Response, StatusCode> {
+    render(admin, |status| Json(status).into_response()).await
 }
 
-async fn metrics_page(State(admin): State<Admin>) -> Response {
-    let page = metrics::page(&Status::of(&admin.gateway));
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
+async fn metrics_page(State(admin): State<Admin>) -> Result<Response, StatusCode> {
+    let content_type = [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)];
+    render(admin, move |status| {
+        (content_type, metrics::page(&status)).into_response()
+    })
+    .await
+}
+
+/// Renders the status in a thread of its own: with thousands of flows it takes long, and the runtime's threads are those
+/// that carry them.
+async fn render(
+    admin: Admin,
+    page: impl FnOnce(Status) -> Response + Send + 'static,
+) -> Result<Response, StatusCode> {
+    let rendered = tokio::task::spawn_blocking(move || page(Status::of(&admin.gateway)));
+    rendered
+        .await
+        .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }
