@@ -3,11 +3,10 @@
 mod common;
 
 use std::{
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, Permissions},
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::CommandExt},
-    path::Path,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
     thread,
@@ -21,11 +20,9 @@ use common::{
     programs::are_installed,
     server::serve_on,
     site::Pair,
+    terminal::terminal,
 };
-use rustix::{
-    process::{Pid, Signal, geteuid, kill_process},
-    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
 /// A user without rights.
@@ -363,17 +360,6 @@ sys.exit(20 + count)";
     eventually("the program runs", || at_work.exists().then_some(()));
     keyboard.write_all(&[3]).expect("a terminal");
     assert_eq!(child.wait().expect("it ends").code(), Some(21));
-}
-
-/// A terminal's two ends: the keyboard's, and the programs'.
-fn terminal() -> (File, File) {
-    let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&keyboard).expect("it is ours");
-    unlockpt(&keyboard).expect("it is ours");
-    let name = ptsname(&keyboard, Vec::new()).expect("it has a name");
-    let name = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
-    let programs = OpenOptions::new().read(true).write(true).open(name);
-    (keyboard.into(), programs.expect("it opens"))
 }
 
 #[test]

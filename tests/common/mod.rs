@@ -19,11 +19,14 @@ pub(crate) mod http;
 pub(crate) mod listeners;
 pub(crate) mod nginx;
 pub(crate) mod origin;
+pub(crate) mod origin_machine;
 pub(crate) mod programs;
 pub(crate) mod resident;
 pub(crate) mod server;
 pub(crate) mod site;
+pub(crate) mod terminal;
 pub(crate) mod websocket;
+pub(crate) mod world;
 
 use std::{
     thread::sleep,

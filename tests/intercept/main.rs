@@ -18,4 +18,5 @@ mod failing;
 mod names;
 mod path_mtu;
 mod rules;
-mod world;
+
+use common::world;

@@ -14,8 +14,11 @@ use std::{
 };
 
 use crate::{
-    addresses::{self, Origin, at_service, intercepted},
-    common::eventually,
+    addresses::intercepted,
+    common::{
+        eventually,
+        origin_machine::{self, Origin, at_service},
+    },
     world::{
         ANSWER_BYTES, BEHIND, HANGS_AFTER, World, answer_at, forward, join, make, ok, remove,
         within,
@@ -116,7 +119,7 @@ fn exchange(client: &Distant, origin: &str) -> Option<String> {
 fn paths_with_small_packets_at_both_sides_carry_all_bytes() {
     for (rule, seen) in [
         ("in=lan port=8080 client_address=keep", CLIENT),
-        ("in=lan port=8080", addresses::SERVICE_THERE),
+        ("in=lan port=8080", origin_machine::SERVICE_THERE),
     ] {
         let Some(world) = World::of_own_addresses(rule) else {
             return;
@@ -126,7 +129,10 @@ fn paths_with_small_packets_at_both_sides_carry_all_bytes() {
             &near_origin.0,
             ORIGIN,
             ORIGIN_HOP,
-            &[(&world.service, [addresses::ORIGIN, addresses::ORIGIN_6])],
+            &[(
+                &world.service,
+                [origin_machine::ORIGIN, origin_machine::ORIGIN_6],
+            )],
         );
         let client = Distant::beyond(&world.behind, CLIENT, CLIENT_HOP, &[(&world.site, BEHIND)]);
         for address in ORIGIN {

@@ -16,7 +16,7 @@ use rustix::process::geteuid;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
-use crate::common::{
+use super::{
     command::{keygen, program_in},
     eventually,
     programs::are_installed,
@@ -31,7 +31,7 @@ pub(crate) const ORIGIN: &str = "10.77.0.2:8080";
 
 /// The same in the other family.
 pub(crate) const SITE_6: &str = "fd77::1";
-const SERVICE_6: &str = "fd77::2";
+pub(crate) const SERVICE_6: &str = "fd77::2";
 pub(crate) const ORIGIN_6: &str = "[fd77::2]:8080";
 
 /// A machine behind the site, and the site's address there, in both families.
@@ -109,7 +109,7 @@ impl World {
     }
 
     /// A router with these rules, whose far end connects from the addresses of the machines behind it. The origin is on
-    /// a third machine: see [`Origin`](crate::addresses::Origin).
+    /// a third machine: see [`Origin`](super::origin_machine::Origin).
     pub(crate) fn of_own_addresses(rules: &str) -> Option<World> {
         let mut world = World::router_with(rules)?;
         world.has_net_raw = true;
