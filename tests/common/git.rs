@@ -59,6 +59,11 @@ impl GitServer {
     pub(crate) const PROGRAMS: [&str; 3] = ["nginx", "git", "fcgiwrap"];
 
     pub(crate) fn start() -> GitServer {
+        GitServer::start_with_lines("")
+    }
+
+    /// The same with further lines for its server in nginx's configuration.
+    pub(crate) fn start_with_lines(lines: &str) -> GitServer {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let folder = dir.path();
         let socket = folder.join("socket");
@@ -85,14 +90,15 @@ impl GitServer {
                  fastcgi_param REQUEST_METHOD $request_method;
                  fastcgi_param CONTENT_TYPE $content_type;
                  fastcgi_param CONTENT_LENGTH $content_length;
-             }}",
+             }}
+             {lines}",
             socket = socket.display(),
             backend = backend.display(),
             folder = folder.display(),
         );
         eventually("fcgiwrap listens", || socket.exists().then_some(()));
         GitServer {
-            nginx: Nginx::start_with_locations(&locations),
+            nginx: Nginx::start_with_lines(&locations),
             fcgiwrap,
             dir,
         }

@@ -34,15 +34,20 @@ impl Nginx {
 
     /// Starts it over HTTP and, with a certificate that nobody signed, HTTPS.
     pub(crate) fn start_with_tls() -> Nginx {
-        Nginx::start_with(Some(free_address()), "")
+        Nginx::start_with_tls_and_lines("")
     }
 
-    /// Starts it over HTTP, with further locations in its configuration.
-    pub(crate) fn start_with_locations(locations: &str) -> Nginx {
-        Nginx::start_with(None, locations)
+    /// Starts it over HTTP, with further lines for its server in its configuration.
+    pub(crate) fn start_with_lines(lines: &str) -> Nginx {
+        Nginx::start_with(None, lines)
     }
 
-    fn start_with(https: Option<SocketAddr>, locations: &str) -> Nginx {
+    /// The same over HTTPS too.
+    pub(crate) fn start_with_tls_and_lines(lines: &str) -> Nginx {
+        Nginx::start_with(Some(free_address()), lines)
+    }
+
+    fn start_with(https: Option<SocketAddr>, lines: &str) -> Nginx {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let folder = dir.path();
         fs::create_dir(folder.join("www")).expect("a new directory");
@@ -57,7 +62,7 @@ impl Nginx {
         }
         let http = free_address();
         let config = folder.join("nginx.conf");
-        fs::write(&config, configuration(folder, http, https, locations)).expect("a new file");
+        fs::write(&config, configuration(folder, http, https, lines)).expect("a new file");
         let child = Command::new(find("nginx").expect("its presence was tested"))
             .arg("-p")
             .arg(folder)
@@ -132,7 +137,7 @@ fn configuration(
     folder: &Path,
     http: SocketAddr,
     https: Option<SocketAddr>,
-    locations: &str,
+    lines: &str,
 ) -> String {
     let folder = folder.display();
     let mut listen = format!("listen {http};");
@@ -163,7 +168,7 @@ fn configuration(
                      proxy_set_header X-Kept-In $request_body_file;
                  }}
                  location = /kept {{ return 200 $http_x_kept_in; }}
-                 {locations}
+                 {lines}
              }}
          }}"
     )

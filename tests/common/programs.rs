@@ -1,7 +1,7 @@
 //! Debian's programs, which `lab/setup` installs: found, run with a time limit, or skipped.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -9,21 +9,37 @@ use std::{
 /// Whether all of `programs` are here. If not, the test is to return; where
 /// `REFRAIN_REQUIRE_PROGRAMS=1`, it fails.
 pub(crate) fn are_installed(programs: &[&str]) -> bool {
+    are_installed_or_skipped(programs, "lab/setup", &["1", "all"])
+}
+
+/// The same for programs that are too large for every run: the test fails only where `REFRAIN_REQUIRE_PROGRAMS=all`.
+pub(crate) fn are_large_ones_installed(programs: &[&str]) -> bool {
+    are_installed_or_skipped(programs, "lab/setup --ecosystems", &["all"])
+}
+
+fn are_installed_or_skipped(programs: &[&str], installer: &str, required_by: &[&str]) -> bool {
     let Some(missing) = programs.iter().find(|program| find(program).is_none()) else {
         return true;
     };
-    let message = format!("{missing} is not installed (lab/setup installs it)");
-    let required = env::var("REFRAIN_REQUIRE_PROGRAMS").is_ok_and(|value| value == "1");
-    assert!(!required, "{message}");
+    let message = format!("{missing} is not installed ({installer} installs it)");
+    let required = env::var("REFRAIN_REQUIRE_PROGRAMS");
+    assert!(
+        !required.is_ok_and(|value| required_by.contains(&&*value)),
+        "{message}"
+    );
     eprintln!("skipped: {message}");
     false
 }
 
-/// A program's path. Servers live in sbin, which is not on every user's path.
+/// A program's path. Servers live in sbin, which is not on every user's path, and those of PostgreSQL in a folder for
+/// each version.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let versions = versions.flatten().map(|version| version.path().join("bin"));
     env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
+        .chain(versions)
         .map(|folder| folder.join(program))
         .find(|candidate| candidate.is_file())
 }

@@ -11,12 +11,17 @@ use tungstenite::{
 use super::{
     content::{letters, noise},
     http::HandMadeClient,
-    server::serve,
+    server::serve_on,
 };
 
 /// Starts the server on any port of loopback, for as long as the test's process runs.
 pub(crate) fn start_echo() -> SocketAddr {
-    serve(|client| {
+    start_echo_on("127.0.0.1:0".parse().expect("an address"))
+}
+
+/// Starts the server there.
+pub(crate) fn start_echo_on(address: SocketAddr) -> SocketAddr {
+    serve_on(address, |client| {
         // A client that leaves without a close is none of its business.
         let _ = tungstenite::accept(client).map(echo);
         Ok(())

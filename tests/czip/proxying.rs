@@ -165,7 +165,7 @@ fn a_server_without_ranges_is_an_origin_too() {
     }
     let world = World::new();
     let here = world.path(".");
-    let nginx = Nginx::start_with_locations("max_ranges 0;");
+    let nginx = Nginx::start_with_lines("max_ranges 0;");
     let (content, stored) = publish(&world, &nginx, 1, &[]);
     let address = free_address();
     let (host, port) = (address.ip().to_string(), address.port().to_string());

@@ -33,7 +33,7 @@ fn fetch(proxy: Option<SocketAddr>, url: &str, fields: &[&str]) -> (String, Vec<
 
 /// nginx that compresses whatever it may, for clients behind proxies too.
 fn compressing() -> Nginx {
-    Nginx::start_with_locations(
+    Nginx::start_with_lines(
         "gzip on; gzip_types *; gzip_min_length 0; gzip_proxied any; gzip_vary on;",
     )
 }
