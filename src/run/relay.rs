@@ -214,16 +214,17 @@ async fn relay(mut client: TcpStream, proxy: &Proxy, names: &VirtualNames) -> Re
             return Err(Refused::Target { target, reason });
         }
     };
+    // The server too, also where this process is killed.
+    let _ = SockRef::from(&server).set_linger(Some(Duration::ZERO));
     let copied =
         copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES);
     match copied.await {
         Ok(_) => {
-            let _ = SockRef::from(&client).set_linger(None);
+            for whole in [&client, &server] {
+                let _ = SockRef::from(whole).set_linger(None);
+            }
         }
-        Err(error) => {
-            tracing::debug!(%target, %error, "a connection failed");
-            let _ = SockRef::from(&server).set_linger(Some(Duration::ZERO));
-        }
+        Err(error) => tracing::debug!(%target, %error, "a connection failed"),
     }
     Ok(())
 }
