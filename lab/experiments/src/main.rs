@@ -10,6 +10,7 @@ mod corpus;
 mod czip;
 mod default_marker;
 mod ecosystems;
+mod failing_open;
 mod latency;
 mod links;
 mod lossy;
@@ -130,6 +131,8 @@ enum Experiment {
     },
     /// Measure package managers, images, git, databases, files, backups and pages through a pair, as root
     Ecosystems(ecosystems::Arguments),
+    /// Measure what connections see when a gateway, the link or the firewall's rules fail, as root
+    FailingOpen(failing_open::Arguments),
     /// Measure speed and savings by the size of an application's writes
     Writes {
         /// Measure this program
@@ -182,6 +185,7 @@ fn main() -> ExitCode {
         Experiment::Czip(arguments) => (czip::run(&arguments), arguments.write),
         Experiment::Links(arguments) => (links::run(&arguments), arguments.write),
         Experiment::Ecosystems(arguments) => (ecosystems::run(&arguments), arguments.write),
+        Experiment::FailingOpen(arguments) => (failing_open::run(&arguments), arguments.write),
         Experiment::Bulk(arguments) => (bulk::run(&arguments), arguments.write),
         Experiment::Peers(arguments) => (peers::run(&arguments), arguments.write),
         Experiment::Measured { report, command } => (
