@@ -4,7 +4,7 @@ mod common;
 
 use std::{
     fs::{self, Permissions},
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::unix::{fs::PermissionsExt, process::CommandExt},
     process::{Child, Command, Output, Stdio},
@@ -394,6 +394,35 @@ fn without_its_gateway_the_program_is_refused_at_once() {
         code.trim().parse::<i32>().ok()
     });
     assert_eq!(code, 7, "curl could not connect");
+}
+
+#[test]
+fn where_it_is_killed_servers_see_a_reset_and_not_an_end() {
+    let Some(world) = World::new() else { return };
+    let server = SocketAddr::new(world.origin.ip(), free_address().port());
+    let (seen, reads) = mpsc::channel();
+    serve_on(server, move |mut client| {
+        loop {
+            let read = client.read(&mut [0]).map_err(|error| error.kind());
+            let is_over = !matches!(read, Ok(1));
+            seen.send(read).expect("the test waits");
+            if is_over {
+                return Ok(());
+            }
+        }
+    });
+    let upload = "import socket, sys\n\
+                  upload = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n\
+                  upload.sendall(b'x')\n\
+                  upload.recv(1)";
+    let (address, port) = (server.ip().to_string(), server.port().to_string());
+    let mut command = world.through_proxy(&["python3", "-c", upload, &address, &port]);
+    let mut run = command.stderr(Stdio::null()).spawn().expect("it starts");
+    assert_eq!(reads.recv_timeout(PATIENCE), Ok(Ok(1)));
+    run.kill().expect("it runs");
+    run.wait().expect("it ends");
+    let end = reads.recv_timeout(PATIENCE);
+    assert_eq!(end, Ok(Err(ErrorKind::ConnectionReset)));
 }
 
 #[test]

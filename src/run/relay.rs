@@ -4,6 +4,7 @@ use std::{io, mem::discriminant, str::FromStr, time::Duration};
 
 use anyhow::anyhow;
 use refrain_gateway::{
+    acceptor::SpareDescriptor,
     address::parse_admin,
     rate_limited_log::RateLimitedLog,
     redirected::{NoTarget, Redirected, original_target},
@@ -162,6 +163,7 @@ impl FromStr for Proxy {
 /// Relays the connections that come to `listener`, until the task is aborted.
 pub(super) async fn serve(listener: TcpListener, proxy: Proxy, redirected: Redirected) {
     let log = RateLimitedLog::new(|line| tracing::info!("{line}"));
+    let spare = SpareDescriptor::default();
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
@@ -176,7 +178,9 @@ pub(super) async fn serve(listener: TcpListener, proxy: Proxy, redirected: Redir
             Err(error) => {
                 let kind = error.kind();
                 log.add(kind, format!("cannot accept a connection: {error}"));
-                sleep(ACCEPT_PAUSE).await;
+                if !spare.turn_away(&listener, &error).await {
+                    sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
@@ -210,16 +214,17 @@ async fn relay(mut client: TcpStream, proxy: &Proxy, names: &VirtualNames) -> Re
             return Err(Refused::Target { target, reason });
         }
     };
+    // The server too, also where this process is killed.
+    let _ = SockRef::from(&server).set_linger(Some(Duration::ZERO));
     let copied =
         copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES);
     match copied.await {
         Ok(_) => {
-            let _ = SockRef::from(&client).set_linger(None);
+            for whole in [&client, &server] {
+                let _ = SockRef::from(whole).set_linger(None);
+            }
         }
-        Err(error) => {
-            tracing::debug!(%target, %error, "a connection failed");
-            let _ = SockRef::from(&server).set_linger(Some(Duration::ZERO));
-        }
+        Err(error) => tracing::debug!(%target, %error, "a connection failed"),
     }
     Ok(())
 }

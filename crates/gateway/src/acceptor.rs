@@ -14,6 +14,7 @@ use tokio::{
     time::sleep,
 };
 
+pub use crate::descriptors::SpareDescriptor;
 use crate::{descriptors::Descriptors, rate_limited_log::RateLimitedLog};
 
 /// After an error of accept(2), such as too many open files.
@@ -93,12 +94,13 @@ pub struct Acceptor {
     socket: TcpListener,
     address: SocketAddr,
     admission: Arc<Admission>,
+    spare: SpareDescriptor,
     failures: RateLimitedLog,
     displaced: RateLimitedLog,
     /// Whether clients that are turned away see a reset, as those of a server that refuses.
     resets: bool,
-    /// Called for each connection, and each failure to accept one.
-    on_progress: Box<dyn Fn() + Send + Sync>,
+    /// Called for each connection, and each failure to accept one: whether it was accepted.
+    on_progress: Box<dyn Fn(bool) + Send + Sync>,
 }
 
 impl Acceptor {
@@ -115,16 +117,20 @@ impl Acceptor {
             socket,
             address,
             admission: descriptors.admission(address, unproven_max),
+            spare: SpareDescriptor::default(),
             failures: RateLimitedLog::new(warn),
             displaced: RateLimitedLog::new(warn),
             resets: false,
-            on_progress: Box::new(|| ()),
+            on_progress: Box::new(|_| ()),
         }
     }
 
     /// The same for redirected connections: clients that are turned away see a reset. Calls `on_progress` for each
-    /// connection, and for each failure to accept one.
-    pub(crate) fn of_redirected(self, on_progress: impl Fn() + Send + Sync + 'static) -> Acceptor {
+    /// connection, and for each failure to accept one, with whether it was accepted.
+    pub(crate) fn of_redirected(
+        self,
+        on_progress: impl Fn(bool) + Send + Sync + 'static,
+    ) -> Acceptor {
         Acceptor {
             resets: true,
             on_progress: Box::new(on_progress),
@@ -141,7 +147,7 @@ impl Acceptor {
         loop {
             self.admission.ready().await;
             let accepted = self.socket.accept().await;
-            (self.on_progress)();
+            (self.on_progress)(accepted.is_ok());
             match accepted {
                 Ok((tcp, from)) => {
                     let from = own_address(from);
@@ -170,7 +176,9 @@ impl Acceptor {
                         self.address
                     );
                     self.failures.add(error.raw_os_error(), failed);
-                    sleep(ACCEPT_PAUSE).await;
+                    if !self.spare.turn_away(&self.socket, &error).await {
+                        sleep(ACCEPT_PAUSE).await;
+                    }
                 }
             }
         }

@@ -2,16 +2,27 @@
 //! those that flows need.
 
 use std::{
+    fs::File,
+    io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use refrain_admission::Admission;
-use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit, setrlimit},
+};
+use socket2::SockRef;
+use tokio::{
+    net::TcpListener,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 
 use crate::refusal::Refusal;
 
@@ -61,6 +72,40 @@ pub(crate) struct PeerDescriptors {
     flows: Arc<AtomicUsize>,
     /// Whether there are other peers, to which it must leave some.
     has_others: bool,
+}
+
+/// A file descriptor that is given up for a moment where no other is left. Without it, connections that cannot be
+/// accepted would wait without an answer.
+#[derive(Debug)]
+pub struct SpareDescriptor(Mutex<Option<File>>);
+
+impl Default for SpareDescriptor {
+    fn default() -> SpareDescriptor {
+        SpareDescriptor(Mutex::new(SpareDescriptor::open()))
+    }
+}
+
+impl SpareDescriptor {
+    fn open() -> Option<File> {
+        File::open("/dev/null").ok()
+    }
+
+    /// After this error of accept(2), resets the first connection that waits, if the error is that no descriptor is
+    /// left. Returns whether it did.
+    pub async fn turn_away(&self, listener: &TcpListener, error: &io::Error) -> bool {
+        let error = Errno::from_io_error(error);
+        if !matches!(error, Some(Errno::MFILE | Errno::NFILE)) {
+            return false;
+        }
+        drop(self.0.lock().expect("held for a moment").take());
+        let accepted = timeout(Duration::ZERO, listener.accept()).await;
+        let is_accepted = match accepted {
+            Ok(Ok((tcp, _))) => SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).is_ok(),
+            _ => false,
+        };
+        *self.0.lock().expect("held for a moment") = SpareDescriptor::open();
+        is_accepted
+    }
 }
 
 impl Descriptors {

@@ -89,7 +89,12 @@ impl Listener {
         let mut acceptor = Acceptor::new(socket, address, descriptors, UNPROVEN_CLIENTS_MAX);
         if *way_in.option == TRANSPARENT {
             let gateway = Arc::clone(&gateway);
-            acceptor = acceptor.of_redirected(move || gateway.gate.count_progress());
+            acceptor = acceptor.of_redirected(move |is_accepted| {
+                gateway.gate.count_progress();
+                if !is_accepted {
+                    gateway.gate.suspend();
+                }
+            });
         }
         let mut servers = SERVERS.iter();
         let server = servers.find(|(option, _)| *option == way_in.option);

@@ -10,6 +10,7 @@ mod corpus;
 mod czip;
 mod default_marker;
 mod ecosystems;
+mod failing_open;
 mod interception;
 mod latency;
 mod links;
@@ -133,6 +134,8 @@ enum Experiment {
     Ecosystems(ecosystems::Arguments),
     /// Measure the cost of interception for connections that cannot gain, and of `refrain run`, as root
     Interception(interception::Arguments),
+    /// Measure what connections see when a gateway, the link or the firewall's rules fail, as root
+    FailingOpen(failing_open::Arguments),
     /// Measure speed and savings by the size of an application's writes
     Writes {
         /// Measure this program
@@ -186,6 +189,7 @@ fn main() -> ExitCode {
         Experiment::Links(arguments) => (links::run(&arguments), arguments.write),
         Experiment::Ecosystems(arguments) => (ecosystems::run(&arguments), arguments.write),
         Experiment::Interception(arguments) => (interception::run(&arguments), arguments.write),
+        Experiment::FailingOpen(arguments) => (failing_open::run(&arguments), arguments.write),
         Experiment::Bulk(arguments) => (bulk::run(&arguments), arguments.write),
         Experiment::Peers(arguments) => (peers::run(&arguments), arguments.write),
         Experiment::Measured { report, command } => (

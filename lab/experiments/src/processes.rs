@@ -248,10 +248,14 @@ impl Running {
         Pid::from_raw(self.0.id().cast_signed())
     }
 
+    pub(crate) fn has_ended(&mut self) -> anyhow::Result<bool> {
+        Ok(self.0.try_wait()?.is_some())
+    }
+
     /// Asks it to end, and waits until it did.
     pub(crate) fn end(&mut self) -> anyhow::Result<()> {
         nix::sys::signal::kill(self.pid(), Signal::SIGTERM)?;
-        wait(|| Ok(self.0.try_wait()?.is_some()), "the end of a program")
+        wait(|| self.has_ended(), "the end of a program")
     }
 }
 

@@ -29,6 +29,9 @@ const RENEW_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a probe may take. A slower gateway gets no new connections.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
+/// How long it is not renewed after a connection could not be accepted: others would be lost too.
+const SUSPENDED: Duration = Duration::from_secs(1);
+
 /// The gate, as its gateway keeps it.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -41,6 +44,8 @@ pub(crate) struct Gate {
     /// Whether it is closed for good.
     is_closing: AtomicBool,
     renewed: Mutex<Option<Instant>>,
+    /// Until then, it is not renewed.
+    suspended_until: Mutex<Option<Instant>>,
 }
 
 impl Default for Gate {
@@ -51,6 +56,7 @@ impl Default for Gate {
             is_bypassed: AtomicBool::default(),
             is_closing: AtomicBool::default(),
             renewed: Mutex::default(),
+            suspended_until: Mutex::default(),
         }
     }
 }
@@ -69,6 +75,17 @@ impl Gate {
     /// Lets no further connections be intercepted, or does so again. The gate closes within half a second.
     pub(crate) fn bypass(&self, on: bool) {
         self.is_bypassed.store(on, Ordering::Relaxed);
+    }
+
+    /// A connection could not be accepted, for lack of a descriptor: lets no further ones be intercepted for a while.
+    pub(crate) fn suspend(&self) {
+        let until = Instant::now() + SUSPENDED;
+        *self.suspended_until.lock().expect("held for a moment") = Some(until);
+    }
+
+    fn is_suspended(&self) -> bool {
+        let until = *self.suspended_until.lock().expect("held for a moment");
+        until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Whether users closed it.
@@ -104,7 +121,7 @@ impl Gate {
     fn renew(&self, sockets: &[(UdpSocket, SocketAddr)]) {
         // Held while packets go out, so that `close` knows the time of the last one.
         let mut renewed = self.renewed.lock().expect("held for a moment");
-        if self.is_bypassed() || self.is_closing.load(Ordering::Relaxed) {
+        if self.is_bypassed() || self.is_suspended() || self.is_closing.load(Ordering::Relaxed) {
             return;
         }
         for (socket, listener) in sockets {
