@@ -37,6 +37,15 @@ const GATE: &str = "alive";
 /// In a script whose table brings answers to clients' addresses here.
 const ANSWERS: &str = "chain answers";
 
+/// A script that holds packets, and is only checked.
+const QUEUE: &str = "table inet refrain_check {
+  chain held {
+    type filter hook output priority 0
+    tcp dport 1 queue flags bypass to 1
+  }
+}
+";
+
 /// How long connections in their handshake may take, between the gate's end and the table's. A table of network
 /// address translation that goes earlier leaves some of them hanging.
 const HANDSHAKES: Duration = Duration::from_millis(100);
@@ -133,7 +142,18 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
 
 /// Fails where the firewall refuses this script.
 pub(crate) fn check(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
-    nft(&["--check", "-f", "-"], script).with_context(|| refused(rules))?;
+    let checked = nft(&["--check", "-f", "-"], script);
+    if checked.is_err()
+        && let Some(exact) = rules.iter().find(|rule| rule.is_exact())
+        && let Err(error) = nft(&["--check", "-f", "-"], QUEUE)
+    {
+        bail!(
+            "cannot load the rule \"{exact}\": this system's nft and Linux do not know `queue`, which refusal=exact needs: \
+             {error} (load its module with `modprobe nft_queue`, use a kernel with CONFIG_NFT_QUEUE, or remove \
+             refusal=exact)"
+        );
+    }
+    checked.with_context(|| refused(rules))?;
     Ok(())
 }
 

@@ -68,8 +68,7 @@ fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
     InterceptRule::check_all(&rules).map_err(|error| UsageError(error.into()))?;
     let is_unknown = |rule: &&InterceptRule| rule.has_name() || !config.has_listener_of(rule);
     if let Some(rule) = arguments.rule.iter().find(is_unknown) {
-        let text =
-            "the near end must know of rules with name, client_address, action=pass and on_refusal";
+        let text = "the near end must know of rules with name, client_address, action=pass, refusal and on_refusal";
         return Err(UsageError(anyhow!("--rule \"{rule}\": {text} (add it to {file})")).into());
     }
     let user = user(arguments.user.as_deref())?;

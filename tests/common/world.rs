@@ -53,8 +53,8 @@ pub(crate) struct World {
     folder: TempDir,
     pub(crate) far: Option<Child>,
     pub(crate) near: Option<Child>,
-    /// Whether gateways may use the addresses of others.
-    has_net_raw: bool,
+    /// A capability of gateways, such as `net_raw`.
+    capability: Option<&'static str>,
     /// `refrain intercept on --keep`.
     pub(crate) kept: Option<Child>,
     crowds: AtomicU32,
@@ -112,7 +112,7 @@ impl World {
     /// a third machine: see [`Origin`](super::origin_machine::Origin).
     pub(crate) fn of_own_addresses(rules: &str) -> Option<World> {
         let mut world = World::router_with(rules)?;
-        world.has_net_raw = true;
+        world.capability = Some("net_raw");
         world.change_far("client_addresses = [\"10.88.0.0/15\", \"fd88::/15\"]\n");
         Some(world)
     }
@@ -123,6 +123,17 @@ impl World {
         let mut options = std::fs::read_to_string(&far).expect("a file");
         options += lines;
         std::fs::write(&far, options).expect("a file");
+        self.restart();
+    }
+
+    /// Restarts both ends with a capability.
+    pub(crate) fn restarted_with(mut self, capability: &'static str) -> World {
+        self.capability = Some(capability);
+        self.restart();
+        self
+    }
+
+    fn restart(&mut self) {
         for mut end in [self.near.take(), self.far.take()].into_iter().flatten() {
             end.kill().and_then(|()| end.wait()).expect("it runs");
         }
@@ -149,7 +160,7 @@ impl World {
             folder: tempfile::tempdir().expect("a folder"),
             far: None,
             near: None,
-            has_net_raw: false,
+            capability: None,
             kept: None,
             crowds: AtomicU32::new(1),
         };
@@ -208,10 +219,9 @@ impl World {
                 "netns", "exec", namespace, "setpriv", "--reuid", USER, "--regid", USER,
             ])
             .arg("--clear-groups")
-            .args(match self.has_net_raw {
-                true => &["--inh-caps", "+net_raw", "--ambient-caps", "+net_raw"][..],
-                false => &[],
-            })
+            .args(self.capability.into_iter().flat_map(|capability| {
+                ["--inh-caps", "--ambient-caps"].map(|set| format!("{set}=+{capability}"))
+            }))
             .args([&self.path("program"), role, "--config"])
             .arg(self.path(&format!("{role}.toml")))
             .env_clear()

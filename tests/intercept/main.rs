@@ -17,6 +17,7 @@ mod doctor;
 mod failing;
 mod names;
 mod path_mtu;
+mod refusals;
 mod rules;
 
 use common::world;

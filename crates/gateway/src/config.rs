@@ -53,7 +53,7 @@ use crate::access::{Access, parse_client};
 use crate::address;
 use crate::arguments::{Check, Options, Program};
 use crate::http_proxy::AcceptEncoding;
-use crate::intercept::{self, rule::InterceptRule};
+use crate::intercept::{self, queue, rule::InterceptRule};
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::options::*;
@@ -233,6 +233,13 @@ impl Config {
                     .to_owned(),
             );
         }
+        if self.intercept.iter().any(InterceptRule::is_exact) && !queue::is_permitted() {
+            warnings.push(
+                "refusal=exact has no effect: clients see a reset, and not a refusal (grant CAP_NET_ADMIN; with systemd: \
+                 AmbientCapabilities=CAP_NET_ADMIN)"
+                    .to_owned(),
+            );
+        }
         let mode = self.mode;
         let idle = match self.history.is_some() {
             _ if self.role == Role::Far => return warnings,
@@ -248,26 +255,6 @@ impl Config {
         };
         warnings.push(idle);
         warnings
-    }
-
-    /// The port to which the firewall redirects connections, if there is a listener for them.
-    pub fn redirected_port(&self) -> Option<u16> {
-        let mut ways_in = self.ways_in.iter();
-        let way_in = ways_in.find(|way_in| *way_in.option == TRANSPARENT)?;
-        Some(way_in.listen.port())
-    }
-
-    /// Whether this end connects from the addresses of clients.
-    pub(crate) fn uses_clients_addresses(&self) -> bool {
-        let of_rules = self.intercept.iter().any(InterceptRule::is_for_clients);
-        of_rules || !self.client_addresses.is_empty()
-    }
-
-    /// Whether the near end of this configuration has a listener for the connections of this rule, should it need one.
-    pub fn has_listener_of(&self, rule: &InterceptRule) -> bool {
-        let listeners = InterceptRule::handlings(&self.intercept);
-        let needed = rule.handling();
-        needed.is_none_or(|needed| listeners.contains(&needed))
     }
 
     /// What a link's engine is to do, with a cache of this size.

@@ -32,6 +32,7 @@ use crate::{
     },
     keys::{PeerKeys, PublicKey, SharedPeerKeys},
     link::{SharedLink, Totals},
+    listeners::{RefusedTargets, held::HeldFlows},
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
     offered::{self, Targets},
@@ -84,6 +85,10 @@ pub struct Gateway {
     lookups: Lookups,
     /// The gate of the firewall's table that redirects connections here.
     pub(crate) gate: Gate,
+    /// Flows of connections that the firewall holds until their targets have answered.
+    pub(crate) held: HeldFlows,
+    /// Targets of redirected connections that go direct for a while.
+    pub(crate) refused_targets: RefusedTargets,
     /// Each connection that goes to its server without the link has a clone.
     pub(crate) without_link: Arc<()>,
     /// Changes with all that decides which peer a new flow may go to.
@@ -114,6 +119,8 @@ impl Gateway {
             listening,
             lookups: Lookups::of_system(),
             gate: Gate::default(),
+            held: HeldFlows::default(),
+            refused_targets: RefusedTargets::default(),
             without_link: Arc::default(),
             changes: watch::Sender::new(()),
             keys,

@@ -7,6 +7,7 @@
 mod direct;
 mod door;
 mod forward;
+pub(crate) mod held;
 mod http;
 mod socks;
 mod transparent;
@@ -21,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use direct::RefusedTargets;
+pub(crate) use direct::RefusedTargets;
 use refrain_admission::Visit;
 use refrain_proto::ResetReason;
 use tokio::{
@@ -35,6 +36,7 @@ use crate::{
     flow::FlowHandle,
     gateway::Gateway,
     intercept::handling::{Carriage, ClientAddress},
+    keys::PublicKey,
     link::Standing,
     options::{FORWARD, HTTP_PROXY, OptionSpec, SOCKS5, TRANSPARENT},
     policy::Policy,
@@ -73,8 +75,6 @@ pub(crate) struct Listener {
     outsiders: RateLimitedLog,
     refused_logins: RateLimitedLog,
     refusals: RateLimitedLog,
-    /// Targets of redirected connections that go direct for a while.
-    refused_targets: RefusedTargets,
 }
 
 impl Listener {
@@ -107,7 +107,6 @@ impl Listener {
             outsiders: warnings(),
             refused_logins: warnings(),
             refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
-            refused_targets: RefusedTargets::default(),
         });
         loop {
             let (tcp, visit, address) = acceptor.accept(|client| listener.admit(client)).await;
@@ -183,33 +182,19 @@ impl Client {
 
     async fn open(&self, target: &Target, how: Carriage) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
+        let Listener {
+            gateway, way_in, ..
+        } = &*self.listener;
+        if let Some(server) = target
+            .socket_address()
+            .filter(|_| *way_in.option == TRANSPARENT)
+            && let Ok(client) = self.tcp.peer_addr()
+            && let Some(flow) = gateway.held.claim(client, server)
+        {
+            return Ok(flow);
+        }
         let within = self.listener.policy().timeouts.connect;
-        let link = self
-            .listener
-            .gateway
-            .link(target, self.listener.way_in.peer);
-        let link = timeout(within, link).await;
-        let link = link.map_err(|_| Refusal::LinkDown)??;
-        let target = match how.client_address {
-            ClientAddress::Keep => target.to_wire_of_client(self.address),
-            ClientAddress::Hidden | ClientAddress::ProxyV2 => target.to_string(),
-        };
-        let (id, signals) =
-            link.open_flow(&target, how.is_excluded)
-                .map_err(|error| match error {
-                    refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
-                    refrain_proto::link::OpenError::Draining => {
-                        match link.with(|link, _| link.peer_is_draining()) {
-                            true => Refusal::Draining,
-                            false => Refusal::OwnDraining,
-                        }
-                    }
-                    refrain_proto::link::OpenError::TooManyFlows => {
-                        Refusal::by_own_limit(link.with(|link, _| link.flows_limit()))
-                    }
-                    refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
-                })?;
-        Ok(FlowHandle::new(link, id, signals))
+        open_flow(gateway, target, way_in.peer, self.address, how, within).await
     }
 
     /// Opens a flow, sends what it takes of `early` with it, and waits until the target was reached.
@@ -240,6 +225,39 @@ impl Client {
         let idle = self.listener.policy().timeouts.idle;
         flow.run(self.tcp, rest, idle).await
     }
+}
+
+/// Opens a flow of a client to `target`, for which a link may have to come up: within so long.
+async fn open_flow(
+    gateway: &Gateway,
+    target: &Target,
+    peer: Option<PublicKey>,
+    client: IpAddr,
+    how: Carriage,
+    within: Duration,
+) -> Result<FlowHandle, Refusal> {
+    let link = timeout(within, gateway.link(target, peer)).await;
+    let link = link.map_err(|_| Refusal::LinkDown)??;
+    let target = match how.client_address {
+        ClientAddress::Keep => target.to_wire_of_client(client),
+        ClientAddress::Hidden | ClientAddress::ProxyV2 => target.to_string(),
+    };
+    let (id, signals) = link
+        .open_flow(&target, how.is_excluded)
+        .map_err(|error| match error {
+            refrain_proto::link::OpenError::LinkDown => Refusal::LinkDown,
+            refrain_proto::link::OpenError::Draining => {
+                match link.with(|link, _| link.peer_is_draining()) {
+                    true => Refusal::Draining,
+                    false => Refusal::OwnDraining,
+                }
+            }
+            refrain_proto::link::OpenError::TooManyFlows => {
+                Refusal::by_own_limit(link.with(|link, _| link.flows_limit()))
+            }
+            refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
+        })?;
+    Ok(FlowHandle::new(link, id, signals))
 }
 
 #[cfg(test)]

@@ -399,7 +399,8 @@ options! {
              counts. Keys: port, dst, src; for programs of this machine uid, gid, cgroup; for forwarded connections \
              in, an interface or *; name, a server's name in TLS or HTTP. action is optimize (default), pass (through \
              the link as it is), direct or reject. client_address is keep or proxy_v2: servers see the client's \
-             address, or get it in a header. quic=reject has browsers use TCP. With on_refusal=direct, the near \
+             address, or get it in a header. quic=reject has browsers use TCP. With refusal=exact, clients \
+             of servers that refuse see a refusal, not a reset. It needs CAP_NET_ADMIN. With on_refusal=direct, the near \
              end connects to servers itself if the far end refuses. on_failure=reset refuses connections while the \
              near end does not work. By default they go direct. A \
              change needs `refrain intercept on` again, or SIGHUP to one that runs with --keep. Names are reloaded on \

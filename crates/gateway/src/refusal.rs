@@ -132,6 +132,11 @@ impl Refusal {
         }
     }
 
+    /// Whether the target itself refused, which would do so again.
+    pub(crate) fn is_by_target(&self) -> bool {
+        matches!(self, Refusal::ConnectionRefused | Refusal::TargetReset)
+    }
+
     /// The text on the wire. Of two ends that may read it, neither is named.
     pub(crate) fn wire_text(&self) -> String {
         match self {

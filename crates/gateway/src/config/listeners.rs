@@ -28,6 +28,29 @@ impl Config {
         let ways_in = ways_in.map(|way_in| (way_in.option, way_in.listen));
         own.chain(ways_in).chain(admin).collect()
     }
+
+    /// The port to which the firewall redirects connections, if there is a listener for them.
+    pub fn redirected_port(&self) -> Option<u16> {
+        let mut ways_in = self.ways_in.iter();
+        let way_in = ways_in.find(|way_in| *way_in.option == TRANSPARENT)?;
+        Some(way_in.listen.port())
+    }
+
+    /// Whether this end connects from the addresses of clients.
+    pub(crate) fn uses_clients_addresses(&self) -> bool {
+        let of_rules = self.intercept.iter().any(InterceptRule::is_for_clients);
+        of_rules || !self.client_addresses.is_empty()
+    }
+
+    /// Whether the near end of this configuration has a listener for the connections of this rule, and decides about their
+    /// first packets, should it need to.
+    pub fn has_listener_of(&self, rule: &InterceptRule) -> bool {
+        let listeners = InterceptRule::handlings(&self.intercept);
+        let is_held = |needed| InterceptRule::any_is_exact(&self.intercept, needed);
+        rule.handling().is_none_or(|needed| {
+            listeners.contains(&needed) && (!rule.is_exact() || is_held(needed))
+        })
+    }
 }
 
 /// The listeners for applications that options ask for.

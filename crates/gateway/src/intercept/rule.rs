@@ -45,6 +45,8 @@ pub struct InterceptRule {
     client_address: ClientAddress,
     /// Whether the near end connects to servers itself where the link cannot carry them.
     is_relayed_if_refused: bool,
+    /// Whether clients are answered when the target has answered, as it did.
+    is_exact: bool,
     /// Where they go while the gateway does not work.
     pub(super) on_failure: OnFailure,
 }
@@ -89,6 +91,12 @@ pub enum UndecidableRules {
          unknown (give all rules from that one on the same on_failure)"
     )]
     OtherFailure(String),
+    /// The near end accepts its connections to learn the name, whatever it says.
+    #[error(
+        "\"{0}\" comes after a rule with name, whose connections are accepted first: put this rule first, or remove \
+         refusal=exact"
+    )]
+    Exact(String),
     /// Nothing is said about connections to other names.
     #[error(
         "no rule decides about the connections of \"{0}\" that have another name or none: add one rule without name after \
@@ -111,6 +119,11 @@ impl InterceptRule {
     /// Whether it is about forwarded connections.
     pub(crate) fn is_forwarded(&self) -> bool {
         !self.interfaces.is_empty()
+    }
+
+    /// Whether clients are to be answered as the target answers.
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
     }
 
     /// How the near end handles its connections; none if it does not get them.
@@ -141,6 +154,12 @@ impl InterceptRule {
         all
     }
 
+    /// Whether a rule has clients of connections that are handled so answered as the target answers.
+    pub(crate) fn any_is_exact(rules: &[InterceptRule], handling: Handling) -> bool {
+        let mut rules = rules.iter();
+        rules.any(|rule| rule.is_exact && rule.handling() == Some(handling))
+    }
+
     /// Fails if the near end could not decide about a connection that a rule with a name is about.
     pub fn check_all(rules: &[InterceptRule]) -> Result<(), UndecidableRules> {
         for is_forwarded in [false, true] {
@@ -155,6 +174,9 @@ impl InterceptRule {
             let mut others = by_name.iter();
             if let Some(other) = others.find(|rule| rule.on_failure != first.on_failure) {
                 return Err(UndecidableRules::OtherFailure(other.to_string()));
+            }
+            if let Some(exact) = by_name.iter().find(|rule| rule.is_exact) {
+                return Err(UndecidableRules::Exact(exact.to_string()));
             }
             for (index, rule) in by_name
                 .iter()

@@ -6,6 +6,8 @@
 //! chain local     connections of programs of this machine
 //! chain forwarded connections that come in by an interface
 //! chain answers   answers to connections that a gateway makes from clients' addresses: they come here
+//! chain held..    the first packets of connections of `refusal=exact`: the near end decides about each
+//! chain ended..   what it refuses of these
 //! chain refused.. what `action=reject` and `quic=reject` refuse, before the chains above change destinations
 //! ```
 
@@ -32,6 +34,12 @@ pub const ANSWERS_MARK: u32 = 0x7ee;
 
 /// The mark of packets that are never intercepted: those of a gateway with the right to set it.
 pub(crate) const OWN_MARK: u32 = 0x7ef;
+
+/// The mark of first packets of connections that their targets refuse.
+pub(super) const REFUSED_MARK: u32 = 0x7ed;
+
+/// What the first packet of a connection has, and no other.
+const OPENING: &str = " tcp flags & (syn | ack) == syn ct state new";
 
 /// The gateway that the table is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,14 +132,48 @@ pub fn script(
             }
         }
         text += "  }\n";
-        let end_of = |is_refused: fn(&InterceptRule) -> bool| {
-            let last = own.iter().rposition(|(_, rule)| is_refused(rule));
+        let end_of = |is_last: fn(&InterceptRule) -> bool| {
+            let last = own.iter().rposition(|(_, rule)| is_last(rule));
             last.map_or(0, |last| last + 1)
         };
-        let (refused, without_quic) = (
+        let (refused, without_quic, held) = (
             end_of(is_refused_by_kernel),
             end_of(|rule| rule.rejects_quic),
+            end_of(InterceptRule::is_exact),
         );
+        if held > 0 {
+            // Before network address translation. Between the two are the rules of iptables' mangle.
+            let [queues, resets] =
+                [-160, -140].map(|priority| format!("type filter hook {hook} priority {priority}"));
+            begin(
+                &mut text,
+                &format!("held_{name}"),
+                &queues,
+                gateway,
+                is_forwarded,
+            );
+            for (number, rule) in &own[..held] {
+                let mut own = |verdict: &str| {
+                    let opening = format!("{}{OPENING}", tcp(rule));
+                    add(&mut text, rule, *number, &opening, verdict, path_of_group);
+                };
+                if let Some(handling) = rule.handling().filter(|_| rule.is_exact()) {
+                    let (gate, queue) = (gate(handling), port + handling.port_offset());
+                    own(&format!(
+                        " meta nfproto @{gate} queue flags bypass to {queue}"
+                    ));
+                }
+                own(" return");
+            }
+            text += &format!(
+                "  }}
+  chain ended_{name} {{
+    {resets}
+    meta mark {REFUSED_MARK:#x}{OPENING} reject with tcp reset
+  }}
+"
+            );
+        }
         if refused > 0 || without_quic > 0 {
             let (name, hook) = match is_forwarded {
                 false => ("refused_local", "output"),

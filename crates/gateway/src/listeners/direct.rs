@@ -44,17 +44,17 @@ const TARGETS_MAX: usize = 4096;
 
 /// Targets that the far end refused, with the times.
 #[derive(Debug, Default)]
-pub(super) struct RefusedTargets(Mutex<HashMap<SocketAddr, Instant>>);
+pub(crate) struct RefusedTargets(Mutex<HashMap<SocketAddr, Instant>>);
 
 impl RefusedTargets {
-    fn contains(&self, target: SocketAddr) -> bool {
+    pub(super) fn contains(&self, target: SocketAddr) -> bool {
         let targets = self.0.lock().expect("held for a moment");
         targets
             .get(&target)
             .is_some_and(|at| at.elapsed() < REMEMBERED)
     }
 
-    fn add(&self, target: SocketAddr) {
+    pub(super) fn add(&self, target: SocketAddr) {
         let mut targets = self.0.lock().expect("held for a moment");
         if targets.len() >= TARGETS_MAX {
             targets.retain(|_, at| at.elapsed() < REMEMBERED);
@@ -85,7 +85,7 @@ impl Client {
         early: Vec<u8>,
     ) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
-        if listener.refused_targets.contains(server) {
+        if listener.gateway.refused_targets.contains(server) {
             return self.relay(server, ClientAddress::Hidden, &early).await;
         }
         match self.open_keeping(target, how, &header, early).await? {
@@ -94,18 +94,15 @@ impl Client {
                 Ok(())
             }
             Err(NotCarried::Refused(refusal, early)) => {
-                // The target itself, which would do so again.
-                let by_target =
-                    matches!(refusal, Refusal::ConnectionRefused | Refusal::TargetReset);
                 let peer = listener.gateway.config.role.peer();
                 let reason = refusal.describe(peer);
-                if by_target {
+                if refusal.is_by_target() {
                     let refused = format!("refused a redirected connection to {target}: {reason}");
                     listener.refuse(&refusal, refused);
                     return Ok(());
                 }
                 if refusal.is_of_target() {
-                    listener.refused_targets.add(server);
+                    listener.gateway.refused_targets.add(server);
                 }
                 let direct = format!("a redirected connection to {target} goes direct: {reason}");
                 listener.refuse(&refusal, direct);

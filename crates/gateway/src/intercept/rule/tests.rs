@@ -26,6 +26,8 @@ fn each_key_is_read_and_written() {
         "port=80 action=pass client_address=proxy_v2",
         "port=80,443 action=optimize client_address=keep quic=reject on_failure=reset",
         "port=80 action=pass client_address=proxy_v2 on_refusal=direct",
+        "in=lan0 action=pass client_address=keep refusal=exact on_failure=reset",
+        "port=443 action=optimize quic=reject refusal=exact on_refusal=direct",
     ] {
         assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));
     }
@@ -59,6 +61,9 @@ fn each_fault_has_its_error() {
         ("action=direct on_refusal=direct", Error::NoRefusal),
         ("client_address=keep on_refusal=direct", Error::NoRefusal),
         ("on_failure=reset on_refusal=direct", Error::NoRefusal),
+        ("name=a.example refusal=exact", Error::NoExactness),
+        ("action=direct refusal=exact", Error::NoExactness),
+        ("action=reject refusal=exact", Error::NoExactness),
         ("port=80 quic=reject", Error::NoQuic),
         ("quic=reject action=direct", Error::NoQuic),
         ("quic=reject name=a.example", Error::NoQuic),
@@ -96,6 +101,7 @@ fn each_fault_has_its_error() {
         ("on_failure=hang", "on_failure"),
         ("quic=direct", "quic"),
         ("on_refusal=reset", "on_refusal"),
+        ("refusal=reset", "refusal"),
     ] {
         let found = rule(wrong);
         let is_of_key = matches!(&found, Err(Error::Value { key: of, .. }) if *of == key);
@@ -188,6 +194,21 @@ fn rules_decide_about_each_connection_that_the_near_end_gets() {
             "{rules:?}"
         );
     }
+    assert_eq!(
+        check(&[
+            "port=22 refusal=exact",
+            "in=* refusal=exact",
+            "name=a",
+            "action=direct"
+        ]),
+        Ok(())
+    );
+    assert_eq!(
+        check(&["name=a", "action=pass refusal=exact"]),
+        Err(UndecidableRules::Exact(
+            "action=pass refusal=exact".to_owned()
+        ))
+    );
     for (rules, other) in [
         (
             ["name=a.example", "uid=0 action=direct"],

@@ -24,7 +24,7 @@ pub enum InterceptRuleError {
     NoValue(String),
     /// A key that there is not.
     #[error(
-        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, client_address, quic, on_refusal, on_failure)"
+        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, client_address, quic, refusal, on_refusal, on_failure)"
     )]
     UnknownKey(String),
     /// A key twice.
@@ -64,6 +64,12 @@ pub enum InterceptRuleError {
         "quic=reject is only for rules of action=optimize or action=pass for port 443, without name"
     )]
     NoQuic,
+    /// An answer as the target's, to connections that the near end accepts first, or does not get.
+    #[error(
+        "refusal=exact is only for action=optimize and action=pass, without name: connections by name are accepted \
+         before their target is known"
+    )]
+    NoExactness,
     /// A way around refusals, of connections that the link does not carry, or that must come from the client's address.
     #[error(
         "on_refusal=direct is only for action=optimize and action=pass, and not for on_failure=reset or \
@@ -125,6 +131,11 @@ impl FromStr for InterceptRule {
                             "keep" => ClientAddress::Keep,
                             _ => return None,
                         })
+                    })?;
+                }
+                "refusal" => {
+                    rule.is_exact = one(key, values, "exact", |value| {
+                        (value == "exact").then_some(true)
                     })?;
                 }
                 "on_refusal" => {
@@ -193,6 +204,9 @@ impl FromStr for InterceptRule {
         if rule.is_relayed_if_refused && (!is_carried || keeps || resets) {
             return Err(Error::NoRefusal);
         }
+        if rule.is_exact && !(is_carried && rule.names.is_empty()) {
+            return Err(Error::NoExactness);
+        }
         let can_be_quic = is_carried && rule.names.is_empty() && rule.has_port(QUIC_PORT);
         if rule.rejects_quic && !can_be_quic {
             return Err(Error::NoQuic);
@@ -201,7 +215,7 @@ impl FromStr for InterceptRule {
     }
 }
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "port",
     "dst",
     "src",
@@ -213,6 +227,7 @@ const KEYS: [&str; 13] = [
     "action",
     "client_address",
     "quic",
+    "refusal",
     "on_refusal",
     "on_failure",
 ];
@@ -373,6 +388,9 @@ impl fmt::Display for InterceptRule {
         }
         if self.rejects_quic {
             words.push(("quic", "reject".to_owned()));
+        }
+        if self.is_exact {
+            words.push(("refusal", "exact".to_owned()));
         }
         if self.is_relayed_if_refused {
             words.push(("on_refusal", "direct".to_owned()));

@@ -1,0 +1,318 @@
+//! First packets of connections of `refusal=exact`. The firewall holds them while a flow to the target is opened, and they
+//! pass or are refused as the target answers. Once such a connection is accepted, it takes its flow over.
+//!
+//! A packet passes where the answer is not the target's: then the connection is one of a rule without `refusal=exact`.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem::discriminant,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use refrain_admission::source;
+use refrain_proto::ResetReason;
+use tokio::{
+    sync::oneshot::{self, error::TryRecvError},
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{REPORT_TIME, open_flow};
+use crate::{
+    flow::FlowHandle,
+    gateway::Gateway,
+    intercept::{
+        handling::{Carriage, Handling},
+        queue::{self, Packet, Queue, Verdict},
+        rule::InterceptRule,
+    },
+    link::Standing,
+    options::TRANSPARENT,
+    rate_limited_log::RateLimitedLog,
+    refusal::Refusal,
+};
+
+/// How long the flow of a connection waits for it. Packets of its handshake may be lost.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Connections that are opened at a time, and the share of one source. Further ones pass.
+const HELD_MAX: usize = 1024;
+const HELD_OF_SOURCE_MAX: usize = 256;
+
+/// The ends of a connection: the client, and the server that it wants.
+type Ends = (SocketAddr, SocketAddr);
+
+/// The flows of connections whose first packet came, and that are not accepted yet.
+pub(crate) struct HeldFlows<F = FlowHandle>(Mutex<HashMap<Ends, Entry<F>>>);
+
+struct Entry<F> {
+    /// None while it is opened.
+    flow: Option<F>,
+    /// Dropped when the flow is claimed.
+    _claim: oneshot::Sender<()>,
+}
+
+/// A connection's place among them.
+struct Held<'a, F> {
+    flows: &'a HeldFlows<F>,
+    ends: Ends,
+    claimed: oneshot::Receiver<()>,
+}
+
+impl<F> Default for HeldFlows<F> {
+    fn default() -> HeldFlows<F> {
+        HeldFlows(Mutex::default())
+    }
+}
+
+impl<F> HeldFlows<F> {
+    /// The flow of an accepted connection, if it has one.
+    pub(crate) fn claim(&self, client: SocketAddr, server: SocketAddr) -> Option<F> {
+        let ends = ends(client, server);
+        let mut entries = self.lock();
+        entries.get(&ends)?.flow.as_ref()?;
+        entries.remove(&ends)?.flow
+    }
+
+    /// Begins a connection, or says what becomes of its packet.
+    fn begin(&self, client: SocketAddr, server: SocketAddr) -> Result<Held<'_, F>, Verdict> {
+        let ends = ends(client, server);
+        let mut entries = self.lock();
+        match entries.get(&ends) {
+            // The client repeats itself: the first packet is still held, or was let pass.
+            Some(Entry { flow: None, .. }) => return Err(Verdict::Drop),
+            Some(Entry { flow: Some(_), .. }) => return Err(Verdict::Accept),
+            None => {}
+        }
+        let own = source(client.ip());
+        let of_source = entries.keys().filter(|(of, _)| source(of.ip()) == own);
+        if entries.len() >= HELD_MAX || of_source.count() >= HELD_OF_SOURCE_MAX {
+            return Err(Verdict::Accept);
+        }
+        let (_claim, claimed) = oneshot::channel();
+        entries.insert(ends, Entry { flow: None, _claim });
+        Ok(Held {
+            flows: self,
+            ends,
+            claimed,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Ends, Entry<F>>> {
+        self.0.lock().expect("held for a moment")
+    }
+}
+
+impl<F> Held<'_, F> {
+    /// Its flow is open.
+    fn put(&self, flow: F) {
+        if let Some(entry) = self.flows.lock().get_mut(&self.ends) {
+            entry.flow = Some(flow);
+        }
+    }
+
+    /// Waits until the flow is claimed, or for so long. Ends it then.
+    async fn wait(mut self) {
+        let _ = timeout(CLAIM_TIMEOUT, &mut self.claimed).await;
+    }
+}
+
+impl<F> Drop for Held<'_, F> {
+    fn drop(&mut self) {
+        let mut entries = self.flows.lock();
+        // Otherwise, the entry is that of a later connection.
+        let is_own = self.claimed.try_recv() == Err(TryRecvError::Empty);
+        let unclaimed = is_own.then(|| entries.remove(&self.ends));
+        // Its end needs the link's lock.
+        drop(entries);
+        drop(unclaimed);
+    }
+}
+
+/// A listener of all addresses has those of IPv4 as `::ffff:192.0.2.1`.
+fn ends(client: SocketAddr, server: SocketAddr) -> Ends {
+    let end = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
+    (end(client), end(server))
+}
+
+/// Has `tasks` decide about the first packets of connections that rules with `refusal=exact` are about.
+pub(crate) fn start(gateway: &Arc<Gateway>, tasks: &mut JoinSet<()>) {
+    let rules = &gateway.config.intercept;
+    let ways_in = gateway.config.ways_in.iter().zip(gateway.ways_in());
+    let held = ways_in.filter_map(|(way_in, address)| match way_in.handling {
+        Handling::Carry(how) => {
+            let is_held = *way_in.option == TRANSPARENT
+                && InterceptRule::any_is_exact(rules, way_in.handling);
+            is_held.then_some((address.port(), how))
+        }
+        Handling::ByName { .. } => None,
+    });
+    // Listeners of both families have one queue.
+    let held: BTreeMap<u16, Carriage> = held.collect();
+    for (port, how) in held {
+        match Queue::bind(port) {
+            Ok(queue) => {
+                let holder = Arc::new(Holder {
+                    gateway: Arc::clone(gateway),
+                    queue,
+                    how,
+                    refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+                });
+                tasks.spawn(holder.run());
+            }
+            Err(error) if queue::is_permitted() => tracing::warn!(
+                "refusal=exact has no effect: cannot take queue {port} of netfilter: {error} (does another program use \
+                 it? See /proc/net/netfilter/nfnetlink_queue)"
+            ),
+            // The configuration warns of it.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Decides about the packets of a queue.
+struct Holder {
+    gateway: Arc<Gateway>,
+    queue: Queue,
+    how: Carriage,
+    refusals: RateLimitedLog,
+}
+
+impl Holder {
+    async fn run(self: Arc<Holder>) {
+        // They end with this task, so that the kernel sees the queue's end.
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                packet = self.queue.next() => match packet {
+                    Ok(packet) => drop(connections.spawn(Arc::clone(&self).settle(packet))),
+                    Err(error) => {
+                        tracing::error!("refusal=exact has no effect any more: cannot read packets: {error}");
+                        return;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+
+    async fn settle(self: Arc<Holder>, Packet { id, opens }: Packet) {
+        let admits = |client: SocketAddr| self.gateway.policy.load().access.admits(client.ip());
+        let Some((client, server)) = opens.filter(|(client, _)| admits(*client)) else {
+            return self.queue.decide(id, Verdict::Accept);
+        };
+        let held = match self.gateway.held.begin(client, server) {
+            Ok(held) => held,
+            Err(verdict) => return self.queue.decide(id, verdict),
+        };
+        match self.open(client, server).await {
+            Ok(flow) => {
+                held.put(flow);
+                self.queue.decide(id, Verdict::Accept);
+                held.wait().await;
+            }
+            Err(verdict) => {
+                drop(held);
+                self.queue.decide(id, verdict);
+            }
+        }
+    }
+
+    /// Opens a flow, and waits until its target was reached. Otherwise, says what becomes of the packet.
+    async fn open(&self, client: SocketAddr, server: SocketAddr) -> Result<FlowHandle, Verdict> {
+        let (gateway, policy) = (&self.gateway, self.gateway.policy.load());
+        if self.how.is_relayed_if_refused && gateway.refused_targets.contains(server) {
+            return Err(Verdict::Accept);
+        }
+        let target = server.into();
+        let how = Carriage {
+            is_excluded: self.how.is_excluded || policy.excludes(&target),
+            ..self.how
+        };
+        // No link is waited for: without one, the gate is about to close.
+        let opened = open_flow(gateway, &target, None, client.ip(), how, Duration::ZERO).await;
+        let flow = opened.map_err(|refusal| self.refused(server, &refusal))?;
+        let within = policy.timeouts.connect + REPORT_TIME;
+        match timeout(within, flow.signals().opened()).await {
+            Ok(Standing::Open) => Ok(flow),
+            Ok(Standing::Refused(refusal)) => Err(self.refused(server, &refusal)),
+            // By the time that the client repeats itself, connections go direct, or another lane is there.
+            Ok(Standing::Reset(ResetReason::LaneLost)) => Err(Verdict::Drop),
+            Ok(Standing::Reset(reason)) => Err(self.refused(server, &Refusal::from_reset(reason))),
+            Ok(Standing::Opening) | Err(_) => Err(Verdict::Accept),
+        }
+    }
+
+    fn refused(&self, server: SocketAddr, refusal: &Refusal) -> Verdict {
+        let goes_direct = self.how.is_relayed_if_refused && !refusal.is_by_target();
+        if !refusal.is_of_target() {
+            return Verdict::Accept;
+        }
+        if goes_direct {
+            self.gateway.refused_targets.add(server);
+            return Verdict::Accept;
+        }
+        let reason = refusal.describe(self.gateway.config.role.peer());
+        let refused = format!("refused a redirected connection to {server}: {reason}");
+        self.refusals.add(discriminant(refusal), refused);
+        Verdict::Refuse
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends_of(number: u32) -> Ends {
+        let client = SocketAddr::from((number.to_be_bytes(), 1234));
+        (client, SocketAddr::from(([10, 77, 0, 2], 80)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flow_is_for_one_connection_and_ends_unless_it_is_claimed() {
+        let flows = HeldFlows::default();
+        let (client, server) = ends_of(1);
+        let first = flows.begin(client, server).expect("a place");
+        // A second packet of the same connection.
+        assert_eq!(flows.begin(client, server).err(), Some(Verdict::Drop));
+        assert_eq!(flows.claim(client, server), None);
+        first.put("first");
+        assert_eq!(flows.begin(client, server).err(), Some(Verdict::Accept));
+        let mapped = "[::ffff:0.0.0.1]:1234".parse().expect("an address");
+        assert_eq!(flows.claim(mapped, server), Some("first"));
+        assert_eq!(flows.claim(client, server), None);
+        // A later one with the same addresses and ports, before the first one's task has ended.
+        let second = flows.begin(client, server).expect("a place");
+        second.put("second");
+        first.wait().await;
+        assert_eq!(flows.begin(client, server).err(), Some(Verdict::Accept));
+        second.wait().await;
+        assert_eq!(flows.claim(client, server), None);
+    }
+
+    #[test]
+    fn their_number_is_bounded_and_no_source_has_all() {
+        let flows = HeldFlows::<()>::default();
+        let mut held = Vec::new();
+        let mut places = |source: u32, count: usize| {
+            let (client, _) = ends_of(source);
+            let begun = (1..=count).map_while(|port| {
+                let server = SocketAddr::from(([10, 77, 0, 2], port as u16));
+                flows.begin(client, server).ok()
+            });
+            let before = held.len();
+            held.extend(begun);
+            held.len() - before
+        };
+        assert_eq!(places(1, HELD_MAX), HELD_OF_SOURCE_MAX);
+        let others = HELD_MAX / HELD_OF_SOURCE_MAX - 1;
+        for source in 0..others {
+            assert_eq!(places(2 + source as u32, HELD_MAX), HELD_OF_SOURCE_MAX);
+        }
+        assert_eq!(places(99, 1), 0);
+        drop(held);
+        assert!(flows.lock().is_empty());
+    }
+}
