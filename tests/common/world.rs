@@ -41,6 +41,10 @@ const ROUTER: [&str; 2] = ["10.88.0.1", "fd88::1"];
 /// Bytes of an answer: an address, padded.
 pub(crate) const ANSWER_BYTES: usize = 40;
 
+/// When the near end gives the far end up.
+const DEAD_AFTER: &str = "dead_after = \"1s\"\n";
+const PATIENTLY_DEAD_AFTER: &str = "dead_after = \"20s\"\n";
+
 /// Nothing may take longer: it hangs.
 pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(5);
 
@@ -141,6 +145,15 @@ impl World {
         self.start_near();
     }
 
+    /// Restarts both ends, which give each other up later: for tests that need much of the machine.
+    pub(crate) fn be_patient(&mut self) {
+        let near = self.path("near.toml");
+        let options = std::fs::read_to_string(&near).expect("a file");
+        let patient = options.replace(DEAD_AFTER, PATIENTLY_DEAD_AFTER);
+        std::fs::write(&near, patient).expect("a file");
+        self.change_far(PATIENTLY_DEAD_AFTER);
+    }
+
     /// The near end's file has these lines beside its keys.
     pub(crate) fn with(near_lines: &str) -> Option<World> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -198,7 +211,7 @@ impl World {
         );
         let near = format!(
             "key = \"{}\"\npeer_key = \"{far_key}\"\npeer = \"{SERVICE}\"\n\
-             dead_after = \"1s\"\n{near_lines}",
+             {DEAD_AFTER}{near_lines}",
             self.path("near.key")
         );
         std::fs::write(self.path("far.toml"), far).expect("a file");
@@ -386,6 +399,13 @@ impl Drop for World {
 /// Makes a namespace.
 pub(crate) fn make(namespace: &str) {
     ok(Command::new("ip").args(["netns", "add", namespace]));
+    // Interfaces have their addresses at once. Otherwise a router asks nobody where the next machine is for two seconds.
+    within(namespace, || {
+        for setting in ["all", "default"] {
+            let setting = format!("/proc/sys/net/ipv6/conf/{setting}/accept_dad");
+            std::fs::write(setting, "0").expect("root may");
+        }
+    });
     ok(Command::new("ip").args(["-n", namespace, "link", "set", "lo", "up"]));
 }
 

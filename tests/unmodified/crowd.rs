@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
     process::Command,
 };
 
@@ -19,7 +19,7 @@ pub(crate) const PROGRAM: Program = Program {
 };
 
 const CONNECTIONS: usize = 10_000;
-/// So many are opened at once, fewer than wait in a listener's queue.
+/// So many are opened and closed at once, fewer than wait in a listener's queue.
 const GROUP: usize = 500;
 
 /// Sends all back. In a process of its own, since each has a limit on its files.
@@ -59,6 +59,15 @@ fn test(place: &Place) {
             crowd.extend(group);
         }
         assert_echoes(&crowd);
+        assert_eq!(place.flows(), connections as u64);
+        for group in crowd.chunks(GROUP) {
+            for member in group {
+                member.shutdown(Shutdown::Write).expect("it is open");
+            }
+            for mut member in group {
+                assert_eq!(member.read(&mut [0]).expect("an end"), 0);
+            }
+        }
     });
 }
 

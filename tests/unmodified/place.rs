@@ -121,24 +121,30 @@ pub(crate) fn drive(way: fn() -> Option<Place>, program: &Program) {
 
 impl Place {
     fn new(
-        world: World,
+        mut world: World,
         namespace: String,
         own: [&'static str; 2],
         promised: [&'static str; 2],
     ) -> Place {
+        world.be_patient();
         let origin = Origin::start(&world);
         let [ipv4, ipv6] = promised;
         let guard = format!(
             "table inet guard {{
-                 counter connections {{ }}
+                 set ipv4 {{
+                     type ipv4_addr . inet_service . inet_service; flags dynamic
+                 }}
+                 set ipv6 {{
+                     type ipv6_addr . inet_service . inet_service; flags dynamic
+                 }}
                  chain input {{
                      type filter hook input priority 0
                      iif lo accept
                      tcp flags & (syn | ack) == syn jump opened
                  }}
                  chain opened {{
-                     ip saddr {ipv4} counter name connections accept
-                     ip6 saddr {ipv6} counter name connections accept
+                     ip saddr {ipv4} update @ipv4 {{ ip saddr . tcp sport . tcp dport }} accept
+                     ip6 saddr {ipv6} update @ipv6 {{ ip6 saddr . tcp sport . tcp dport }} accept
                      reject with tcp reset
                  }}
              }}"
@@ -299,13 +305,15 @@ impl Place {
 
     /// The connections that reached the origin's machine so far.
     pub(crate) fn connections(&self) -> u64 {
-        let list = ["-j", "list", "counter", "inet", "guard", "connections"];
-        let listed = self.at_origin(|| Command::new("nft").args(list).output());
-        let listed = listed.expect("it runs").stdout;
-        let listed: serde_json::Value = serde_json::from_slice(&listed).expect("JSON");
-        listed["nftables"][1]["counter"]["packets"]
-            .as_u64()
-            .expect("a number")
+        let of_family = |set: &str| {
+            let list = ["-j", "list", "set", "inet", "guard", set];
+            let listed = self.at_origin(|| Command::new("nft").args(list).output());
+            let listed = listed.expect("it runs").stdout;
+            let listed: serde_json::Value = serde_json::from_slice(&listed).expect("JSON");
+            let elements = listed["nftables"][1]["set"]["elem"].as_array();
+            elements.map_or(0, |elements| elements.len() as u64)
+        };
+        of_family("ipv4") + of_family("ipv6")
     }
 }
 
