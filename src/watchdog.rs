@@ -3,10 +3,15 @@
 //!
 //! The watchdog is a process of its own. It gets a byte each time that the gateway's listener made progress. The end of
 //! the bytes ends it.
+//!
+//! On a busy machine a gateway may have to wait for a processor for seconds. It does not hang, and is not killed.
 
 use std::{
+    collections::HashMap,
+    ffi::OsString,
     fs,
     io::{self, Read, Write},
+    mem,
     os::unix::{fs::FileTypeExt, process::CommandExt},
     process::{self, ChildStdin, Command, Stdio},
     time::Duration,
@@ -16,15 +21,18 @@ use anyhow::{Context, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::ioctl_fionbio,
-    process::{PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal},
+    process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal},
 };
 use tokio::{sync::watch, time::sleep};
 
-/// A gateway that does nothing for so long hangs.
-const HANGS_AFTER: Timespec = Timespec {
-    tv_sec: 2,
-    tv_nsec: 0,
-};
+/// How often a gateway that does nothing is looked at.
+const STEP: Duration = Duration::from_millis(500);
+
+/// A gateway that does nothing for so many steps hangs, unless it waited for a processor.
+const STEPS_MAX: u32 = 4;
+
+/// The same if it did.
+const STEPS_MAX_WAITING: u32 = 40;
 
 /// A watchdog that was killed is replaced after this time.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -69,8 +77,9 @@ fn send(mut bytes: &ChildStdin) -> io::Result<()> {
 
 /// The watchdog itself: until its parent has ended.
 pub(crate) fn run() -> anyhow::Result<()> {
-    let parent = getppid().context("the gateway has ended")?;
-    let parent = pidfd_open(parent, PidfdFlags::empty())?;
+    let parent_number = getppid().context("the gateway has ended")?;
+    let parent = pidfd_open(parent_number, PidfdFlags::empty())?;
+    let step = Timespec::try_from(STEP)?;
     let is_pipe = fs::metadata("/proc/self/fd/0").is_ok_and(|stdin| stdin.file_type().is_fifo());
     if !is_pipe {
         bail!("gateways start this command themselves");
@@ -79,13 +88,22 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut bytes = [0; 64];
     // The start may take as long as it needs.
     let mut time_limit = None;
+    let (mut idle, mut silent) = (0, 0);
+    let mut tasks = HashMap::new();
     loop {
         let mut events = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut events, time_limit) {
             Ok(0) => {
-                crate::stderr::warn(
-                    "the gateway did nothing for 2 s: killing it, so that its connections are reset",
-                );
+                let before = mem::replace(&mut tasks, tasks_of(parent_number));
+                silent += 1;
+                idle += u32::from(!waited_for_processor(&before, &tasks));
+                if idle < STEPS_MAX && silent < STEPS_MAX_WAITING {
+                    continue;
+                }
+                crate::stderr::warn(format_args!(
+                    "the gateway did nothing for {} s: killing it, so that its connections are reset",
+                    (silent * STEP).as_secs()
+                ));
                 pidfd_send_signal(&parent, Signal::KILL)?;
                 return Ok(());
             }
@@ -93,10 +111,68 @@ pub(crate) fn run() -> anyhow::Result<()> {
                 if stdin.read(&mut bytes)? == 0 {
                     return Ok(());
                 }
-                time_limit = Some(&HANGS_AFTER);
+                time_limit = Some(&step);
+                (idle, silent) = (0, 0);
             }
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// A thread of a gateway, by /proc.
+#[derive(Debug)]
+struct Task {
+    /// Whether it runs or waits for a processor.
+    is_runnable: bool,
+    /// How long it has run.
+    run: Duration,
+}
+
+/// The threads of a process, by their numbers.
+fn tasks_of(process: Pid) -> HashMap<OsString, Task> {
+    let folder = format!("/proc/{}/task", process.as_raw_nonzero());
+    let tasks = fs::read_dir(folder).into_iter().flatten().flatten();
+    let tasks = tasks.filter_map(|task| {
+        let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+        let run = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let run = run.split(' ').next()?.parse().ok()?;
+        // The name is in brackets, and may have any characters.
+        let is_runnable = stat.rsplit_once(')')?.1.trim_start().starts_with('R');
+        let run = Duration::from_nanos(run);
+        Some((task.file_name(), Task { is_runnable, run }))
+    });
+    tasks.collect()
+}
+
+/// Whether a thread could have run in a step, and did not for most of it.
+fn waited_for_processor(before: &HashMap<OsString, Task>, now: &HashMap<OsString, Task>) -> bool {
+    let mut runnable = now.iter().filter(|(_, task)| task.is_runnable);
+    runnable.any(|(number, task)| {
+        let before = before.get(number);
+        before.is_some_and(|before| task.run.saturating_sub(before.run) < STEP / 2)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_threads_that_could_run_and_did_not_waited() {
+        let tasks = |is_runnable, run_ms| {
+            let run = Duration::from_millis(run_ms);
+            HashMap::from([(OsString::from("1"), Task { is_runnable, run })])
+        };
+        let before = tasks(true, 1000);
+        assert!(waited_for_processor(&before, &tasks(true, 1100)));
+        assert!(!waited_for_processor(&before, &tasks(true, 1500)), "it ran");
+        assert!(
+            !waited_for_processor(&before, &tasks(false, 1100)),
+            "it slept"
+        );
+        assert!(!waited_for_processor(&HashMap::new(), &tasks(true, 1100)));
+        let own = tasks_of(rustix::process::getpid());
+        assert!(own.values().any(|task| task.is_runnable));
     }
 }
