@@ -167,6 +167,9 @@ pub(super) async fn serve(listener: TcpListener, proxy: Proxy, redirected: Redir
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
+                let Some(client) = spare.keep(client) else {
+                    continue;
+                };
                 let (proxy, redirected, log) = (proxy.clone(), redirected.clone(), log.clone());
                 tokio::spawn(async move {
                     if let Err(refused) = relay(client, &proxy, &redirected.names).await {

@@ -151,6 +151,9 @@ impl Acceptor {
             match accepted {
                 Ok((tcp, from)) => {
                     let from = own_address(from);
+                    let Some(tcp) = self.spare.keep(tcp) else {
+                        continue;
+                    };
                     let Some(admitted) = admits(from) else {
                         if self.resets {
                             let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));

@@ -19,7 +19,7 @@ use rustix::{
 };
 use socket2::SockRef;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
@@ -105,6 +105,22 @@ impl SpareDescriptor {
         };
         *self.0.lock().expect("held for a moment") = SpareDescriptor::open();
         is_accepted
+    }
+
+    /// Returns an accepted connection, unless its descriptor has to become the spare one, since something else of this
+    /// process took that.
+    pub fn keep(&self, tcp: TcpStream) -> Option<TcpStream> {
+        let mut spare = self.0.lock().expect("held for a moment");
+        if spare.is_none() {
+            *spare = SpareDescriptor::open();
+        }
+        if spare.is_some() {
+            return Some(tcp);
+        }
+        let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
+        drop(tcp);
+        *spare = SpareDescriptor::open();
+        None
     }
 }
 

@@ -26,12 +26,12 @@ When the event happens, three connections are open:\n\n\
 - *half-closed*: the client has ended its side. The origin still streams, slowly\n\n\
 New connections begin every 10 ms. *Opening* are those that had begun, and had no answer yet. *Recovery*: a firewall\n\
 refused all packets between the gateways for a while, so that the link was lost. The event comes 30 ms after this ended,\n\
-while the near end dials again. Connections that were opened meanwhile were direct.\n\n\
+while the near end dials again. Connections that were opened in this time were direct.\n\n\
 | word | meaning |\n\
 |---|---|\n\
 | continued | no pause of 0.5 s or more |\n\
 | resumed | continued after a pause of this length |\n\
-| reset, refused | the error that the program gets: of so many connections, at most so long after the event, or after its own beginning |\n\
+| reset, refused | the error that the program gets: the number of connections, and the longest time until then, from the event or from the connection's own beginning |\n\
 | direct after, carried after | each new connection that began later |\n\
 | hung | no answer, reset or refusal within 5 s |\n\
 | truncated | an end as if all bytes had come |\n\
@@ -39,7 +39,8 @@ while the near end dials again. Connections that were opened meanwhile were dire
 No program should see *hung*, *truncated* or wrong bytes. After each row, the firewall is byte for byte as it was before\n\
 interception.\n\n\
 Forwarded connections come from another namespace, for which the near end's machine is the router. refrain redirects\n\
-them (`in=lan0`) and has no TPROXY. The three tables were measured at the same time, each with a pair of its own.\n";
+them (`in=lan0`) and has no TPROXY. The three tables were measured at the same time, each with a pair of its own.\n\
+All of them share the machine, so times include the time that processes waited for a CPU.\n";
 
 const REMOVAL: &str = "\n## Removal\n\n\
 Connections that began while interception was removed, loaded again, or upgraded. One began every 3 ms. Afterwards, the\n\
@@ -63,10 +64,10 @@ const COINCIDENCES: &str = "\n## Cases without a row\n\n\
 | the whole path is cut, for direct connections too | no program reaches the service then, with or without refrain. Open connections through the pair are reset as in the row *link, cut* |\n\
 | the watchdog has a full disk, no file descriptors or no memory | it writes no file, opens none, and keeps 64 bytes. The kernel ends it by `kill -9` |\n\
 | `refrain run` has a full disk, or touches 4 GiB | with `--socks5`, it writes no file and has no caches. With `--config`, it is a near end itself |\n\
-| somebody flushes the rules in a program's network | the program has no right to do it. Root of this machine could |\n\
+| a user flushes the rules in a program's network | the program has no right to do it. Root of this machine could |\n\
 | `refrain run` is stopped | its connections wait until it continues. Ctrl-Z stops it together with its program |\n\
 | `refrain run` in recovery, open connections | no connection opens without a link |\n\
-| the watchdog is stopped or was killed less than a second ago, and then the near end is stopped | two failures at once: nothing kills the near end. New connections go direct. Open ones hang until somebody ends it |\n";
+| the watchdog is stopped or was killed less than a second ago, and then the near end is stopped | two failures at once: nothing kills the near end. New connections go direct. Open ones hang until an administrator ends it |\n";
 
 /// A case with what was observed, or why nothing was.
 pub(super) type Row = (Case, Result<Observation, &'static str>);
