@@ -311,9 +311,10 @@ fn an_unclaimed_flow_ends_and_a_repeated_packet_opens_no_other() {
 
 #[test]
 fn a_silent_target_is_refused_after_the_time_out_and_asked_once() {
-    let Some((world, way)) = router(FORWARDED) else {
+    let Some((mut world, way)) = router(FORWARDED) else {
         return;
     };
+    world.change_far("connect_timeout = \"3s\"\n");
     intercept_router(&world, way);
     drop_packets(&world.service, "tcp dport 8096");
     let before = flows_opened(&world);
@@ -337,6 +338,22 @@ fn connections_that_are_held_by_a_gateway_that_stops_go_direct() {
         intercept_router(&router, way);
         for world in [&mut site, &mut router] {
             signal(&world.near, ends);
+        }
+        for world in [&site, &router]
+            .into_iter()
+            .filter(|_| ends == Signal::STOP)
+        {
+            let near = world.near.as_ref().expect("it runs").id();
+            // Its threads may still be running when the signal was sent.
+            eventually("a process that is stopped", || {
+                let threads = std::fs::read_dir(format!("/proc/{near}/task")).ok()?;
+                let mut states = threads.flatten().map(|thread| {
+                    std::fs::read_to_string(thread.path().join("status")).unwrap_or_default()
+                });
+                states
+                    .all(|state| state.contains("State:\tT"))
+                    .then_some(())
+            });
         }
         let (own, forwarded) = thread::scope(|scope| {
             let own = scope.spawn(|| within(&site.site, || connect_slowly(SITE, ORIGIN)));
