@@ -19,7 +19,7 @@ mod answers;
 pub(crate) mod gate;
 pub(crate) mod handling;
 pub(crate) mod proxy_protocol;
-pub(crate) mod queue;
+pub mod queue;
 pub mod rule;
 pub mod server_name;
 pub mod table;

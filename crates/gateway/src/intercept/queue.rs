@@ -65,10 +65,11 @@ pub(crate) struct Queue {
 
 /// A packet that waits for its verdict.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Packet {
-    pub(crate) id: u32,
+pub struct Packet {
+    /// Its number in the queue.
+    pub id: u32,
     /// The source and the destination, if it opens a TCP connection.
-    pub(crate) opens: Option<(SocketAddr, SocketAddr)>,
+    pub opens: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// What becomes of a packet.
@@ -200,8 +201,8 @@ fn message(kind: u16, flags: u16, queue: u16, attributes: &[(u16, &[u8])]) -> Ve
     message
 }
 
-/// The packet of a message, if it is about one.
-fn read_packet(message: &[u8]) -> Option<Packet> {
+/// The packet of a message of the kernel, if it is about one.
+pub fn read_packet(message: &[u8]) -> Option<Packet> {
     if kind(message) != Some(NFQNL_MSG_PACKET) {
         return None;
     }
