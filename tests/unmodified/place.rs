@@ -296,10 +296,13 @@ impl Place {
     pub(crate) fn flows(&self) -> u64 {
         let near = self.world.near.as_ref().expect("it runs").id();
         let admin = self.world.path(&format!("refrain/near-{near}.sock"));
-        let status = self
-            .world
-            .refrain_ok(&["status", "--json", "--admin", &admin]);
-        let status: Status = serde_json::from_str(&status).expect("a status");
+        let words = ["status", "--json", "--admin", &admin];
+        // With a crowd of flows, a busy machine may take longer than the command waits.
+        let status = eventually("a status", || {
+            let output = self.world.refrain(&words);
+            output.status.success().then_some(output.stdout)
+        });
+        let status: Status = serde_json::from_slice(&status).expect("a status");
         status.peers[0].counters.flows_opened
     }
 
