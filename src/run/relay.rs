@@ -4,7 +4,7 @@ use std::{io, mem::discriminant, str::FromStr, time::Duration};
 
 use anyhow::anyhow;
 use refrain_gateway::{
-    acceptor::SpareDescriptor,
+    acceptor::SpareDescriptors,
     address::parse_admin,
     rate_limited_log::RateLimitedLog,
     redirected::{NoTarget, Redirected, original_target},
@@ -163,7 +163,7 @@ impl FromStr for Proxy {
 /// Relays the connections that come to `listener`, until the task is aborted.
 pub(super) async fn serve(listener: TcpListener, proxy: Proxy, redirected: Redirected) {
     let log = RateLimitedLog::new(|line| tracing::info!("{line}"));
-    let spare = SpareDescriptor::default();
+    let spare = SpareDescriptors::default();
     loop {
         match listener.accept().await {
             Ok((client, _)) => {

@@ -14,7 +14,7 @@ use tokio::{
     time::sleep,
 };
 
-pub use crate::descriptors::SpareDescriptor;
+pub use crate::descriptors::SpareDescriptors;
 use crate::{descriptors::Descriptors, rate_limited_log::RateLimitedLog};
 
 /// After an error of accept(2), such as too many open files.
@@ -94,7 +94,7 @@ pub struct Acceptor {
     socket: TcpListener,
     address: SocketAddr,
     admission: Arc<Admission>,
-    spare: SpareDescriptor,
+    spare: SpareDescriptors,
     failures: RateLimitedLog,
     displaced: RateLimitedLog,
     /// Whether clients that are turned away see a reset, as those of a server that refuses.
@@ -117,7 +117,7 @@ impl Acceptor {
             socket,
             address,
             admission: descriptors.admission(address, unproven_max),
-            spare: SpareDescriptor::default(),
+            spare: SpareDescriptors::default(),
             failures: RateLimitedLog::new(warn),
             displaced: RateLimitedLog::new(warn),
             resets: false,

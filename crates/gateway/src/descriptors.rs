@@ -74,20 +74,33 @@ pub(crate) struct PeerDescriptors {
     has_others: bool,
 }
 
-/// A file descriptor that is given up for a moment where no other is left. Without it, connections that cannot be
-/// accepted would wait without an answer.
-#[derive(Debug)]
-pub struct SpareDescriptor(Mutex<Option<File>>);
+/// How many descriptors are spare: anything of this process may take one that is given up.
+const SPARE: usize = 4;
 
-impl Default for SpareDescriptor {
-    fn default() -> SpareDescriptor {
-        SpareDescriptor(Mutex::new(SpareDescriptor::open()))
+/// File descriptors of which one is given up for a moment where no other is left. Without them, connections that cannot
+/// be accepted would wait without an answer.
+#[derive(Debug)]
+pub struct SpareDescriptors(Mutex<Vec<File>>);
+
+impl Default for SpareDescriptors {
+    fn default() -> SpareDescriptors {
+        let spare = SpareDescriptors(Mutex::default());
+        spare.fill();
+        spare
     }
 }
 
-impl SpareDescriptor {
-    fn open() -> Option<File> {
-        File::open("/dev/null").ok()
+impl SpareDescriptors {
+    /// Opens those that are missing. Returns whether all are there.
+    fn fill(&self) -> bool {
+        let mut spare = self.0.lock().expect("held for a moment");
+        while spare.len() < SPARE {
+            match File::open("/dev/null") {
+                Ok(file) => spare.push(file),
+                Err(_) => return false,
+            }
+        }
+        true
     }
 
     /// After this error of accept(2), resets the first connection that waits, if the error is that no descriptor is
@@ -97,29 +110,25 @@ impl SpareDescriptor {
         if !matches!(error, Some(Errno::MFILE | Errno::NFILE)) {
             return false;
         }
-        drop(self.0.lock().expect("held for a moment").take());
+        drop(self.0.lock().expect("held for a moment").pop());
         let accepted = timeout(Duration::ZERO, listener.accept()).await;
         let is_accepted = match accepted {
             Ok(Ok((tcp, _))) => SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).is_ok(),
             _ => false,
         };
-        *self.0.lock().expect("held for a moment") = SpareDescriptor::open();
+        self.fill();
         is_accepted
     }
 
-    /// Returns an accepted connection, unless its descriptor has to become the spare one, since something else of this
+    /// Returns an accepted connection, unless its descriptor has to become a spare one, since something else of this
     /// process took that.
     pub fn keep(&self, tcp: TcpStream) -> Option<TcpStream> {
-        let mut spare = self.0.lock().expect("held for a moment");
-        if spare.is_none() {
-            *spare = SpareDescriptor::open();
-        }
-        if spare.is_some() {
+        if self.fill() {
             return Some(tcp);
         }
         let _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
         drop(tcp);
-        *spare = SpareDescriptor::open();
+        self.fill();
         None
     }
 }
