@@ -25,6 +25,7 @@ use tokio::{
 use crate::{
     config::Config,
     descriptors::Descriptors,
+    held_flows::HeldFlows,
     history::History,
     intercept::{
         gate::{self, Gate},
@@ -32,7 +33,6 @@ use crate::{
     },
     keys::{PeerKeys, PublicKey, SharedPeerKeys},
     link::{SharedLink, Totals},
-    listeners::{RefusedTargets, held::HeldFlows},
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
     offered::{self, Targets},
@@ -42,6 +42,7 @@ use crate::{
     random::random_instance,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
+    refused_targets::RefusedTargets,
     target::Target,
     tls::{ClientTls, ServerTls},
 };

@@ -37,7 +37,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{policy::is_of_this_machine, random::random_in};
+use crate::{machine::is_of_this_machine, random::random_in};
 
 /// Whether this process may connect from the addresses of clients.
 pub(crate) fn may_use_clients_addresses() -> bool {

@@ -9,6 +9,7 @@
 //! listeners, way_in   connections of applications: a file each for forwards, SOCKS, HTTP and redirected ones
 //! intercept           rules for the firewall, its table, and the gate that opens it
 //! virtual_names       addresses for names, so that redirected connections keep their names
+//! held_flows, refused_targets   redirected connections that wait for their targets, and those that go direct
 //! access, policy, rules   who may use a listener, and which targets and peers a flow may have
 //! flow, crumbs        an application's connection, read as fast as the link takes it
 //! link                the engine of one peer, shared by flows and lanes
@@ -74,6 +75,7 @@ pub mod intercept;
 mod listeners;
 pub mod redirected;
 mod refusal;
+mod refused_targets;
 pub mod socks4;
 pub mod socks5;
 
@@ -91,6 +93,7 @@ pub mod tls;
 pub mod wire;
 
 pub mod gateway;
+mod held_flows;
 pub mod history;
 mod last_error;
 mod random;

@@ -22,7 +22,6 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use direct::RefusedTargets;
 use refrain_admission::Visit;
 use refrain_proto::ResetReason;
 use tokio::{

@@ -1,9 +1,15 @@
-//! How much memory this machine, or the container around us, has, and what of it and of the CPU we take.
+//! How much memory this machine, or the container around us, has, what of it and of the CPU we take, and which addresses
+//! are its own.
 //!
 //! The bound on caches defaults to a share of it. Within a container the kernel reports the whole
 //! host, so the smallest limit of the control groups above us counts too.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, UdpSocket},
+    path::Path,
+    time::Duration,
+};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -31,6 +37,12 @@ pub(crate) fn resident_bytes() -> Option<u64> {
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Whether a network interface has the address: only then a socket can be bound to it.
+pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
+    let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    address != unspecified && UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// `MemTotal` of `/proc/meminfo`.

@@ -1,6 +1,6 @@
 //! What may change while a gateway runs: rules and time-outs, replaced whole on SIGHUP.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
@@ -10,6 +10,7 @@ use crate::{
     http_proxy::AcceptEncoding,
     intercept::rule::InterceptRule,
     keys::PublicKey,
+    machine::is_of_this_machine,
     refusal::Refusal,
     rules::{AllowRules, ExcludeRules, Route},
     shared::Shared,
@@ -140,12 +141,6 @@ fn is_here(address: IpAddr) -> bool {
         address.is_loopback() || address.is_unspecified() || is_zero_net
     };
     is_here(address) || embedded.is_some_and(is_here)
-}
-
-/// Whether a network interface has the address: only then a socket can be bound to it.
-pub(crate) fn is_of_this_machine(address: IpAddr) -> bool {
-    let unspecified = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    address != unspecified && UdpSocket::bind((address, 0)).is_ok()
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! Redirected connections that go to their servers without the link: by a rule, or since the far end refused them.
 
 use std::{
-    collections::HashMap,
     io,
     net::{Shutdown, SocketAddr},
     pin::pin,
-    sync::{Arc, Mutex},
-    time::Duration,
+    sync::Arc,
 };
 
 use refrain_proto::ResetReason;
@@ -14,7 +12,7 @@ use socket2::SockRef;
 use tokio::{
     io::AsyncReadExt,
     net::TcpStream,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 
 use super::{Client, REPORT_TIME};
@@ -33,37 +31,8 @@ use crate::{
 /// What a client sent is kept until the target was reached: so much of it.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// How long connections to a target that the far end refused go direct at once.
-const REMEMBERED: Duration = Duration::from_secs(60);
-
 /// What is read at once.
 const RELAYED_BYTES: usize = 64 << 10;
-
-/// Targets that are remembered.
-const TARGETS_MAX: usize = 4096;
-
-/// Targets that the far end refused, with the times.
-#[derive(Debug, Default)]
-pub(crate) struct RefusedTargets(Mutex<HashMap<SocketAddr, Instant>>);
-
-impl RefusedTargets {
-    pub(super) fn contains(&self, target: SocketAddr) -> bool {
-        let targets = self.0.lock().expect("held for a moment");
-        targets
-            .get(&target)
-            .is_some_and(|at| at.elapsed() < REMEMBERED)
-    }
-
-    pub(super) fn add(&self, target: SocketAddr) {
-        let mut targets = self.0.lock().expect("held for a moment");
-        if targets.len() >= TARGETS_MAX {
-            targets.retain(|_, at| at.elapsed() < REMEMBERED);
-        }
-        if targets.len() < TARGETS_MAX {
-            targets.insert(target, Instant::now());
-        }
-    }
-}
 
 /// Why the link does not carry a flow.
 enum NotCarried {
@@ -297,24 +266,4 @@ async fn failed_a_while_ago(tcp: &TcpStream) -> io::Error {
     let error = failed(tcp).await;
     sleep(LAST_WORDS).await;
     error
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn refused_targets_are_remembered_for_a_while_and_their_number_is_bounded() {
-        let targets = RefusedTargets::default();
-        let target = |port: usize| SocketAddr::from(([10, 0, 0, 1], port as u16));
-        for port in 0..TARGETS_MAX {
-            targets.add(target(port));
-        }
-        targets.add(target(TARGETS_MAX));
-        assert!(targets.contains(target(0)) && !targets.contains(target(TARGETS_MAX)));
-        tokio::time::advance(REMEMBERED).await;
-        assert!(!targets.contains(target(0)));
-        targets.add(target(TARGETS_MAX));
-        assert!(targets.contains(target(TARGETS_MAX)));
-    }
 }

@@ -17,7 +17,11 @@ use anyhow::Context;
 use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Socket, Type};
 
-use super::origin::{ANSWER_BYTES, ASK};
+/// Asks the origin for the address that it sees, each time.
+pub(super) const ASK: [u8; 4] = *b"ask ";
+
+/// Bytes of an answer: an address, padded.
+pub(super) const ANSWER_BYTES: usize = 40;
 
 /// An answer that takes longer hangs.
 pub(super) const HANGS_AFTER: Duration = Duration::from_secs(5);

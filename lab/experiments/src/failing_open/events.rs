@@ -18,7 +18,8 @@ use refrain_link::End;
 use super::{
     clients::HANGS_AFTER,
     memory::{MemoryGroup, free_bytes, touch},
-    world::{SOCKS5_PORT, Way, World, as_user, ok},
+    programs::{as_user, ok},
+    world::{SOCKS5_PORT, Way, World},
 };
 use crate::processes::wait;
 
@@ -246,7 +247,7 @@ impl Case {
             Ok(idle.flatten().collect())
         };
         match self.victim {
-            Victim::Far => world.at_far(|lanes| connect(lanes)),
+            Victim::Far => world.at_far(connect),
             Victim::Run => {
                 let place = world.place(Way::Run)?;
                 place.within(|| connect(place.origin))

@@ -4,7 +4,7 @@ use std::{fs, net::Ipv4Addr, path::PathBuf, process::Command};
 
 use refrain_link::{End, Link};
 
-use super::world::ok;
+use super::programs::ok;
 use crate::processes::{Running, wait};
 
 /// The router's interface.

@@ -14,8 +14,8 @@ use std::{
 use anyhow::{Context, ensure};
 
 use super::{
-    clients::{HANGS_AFTER, Outcome, Place, begin, end_of},
-    origin::{ASK, BOTH, Content, LAST},
+    clients::{ASK, HANGS_AFTER, Outcome, Place, begin, end_of},
+    origin::{BOTH, Content, LAST},
 };
 
 /// A stream that pauses for longer has been resumed.

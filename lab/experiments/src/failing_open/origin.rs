@@ -12,17 +12,12 @@ use std::{
     time::Duration,
 };
 
-use super::clients::{Outcome, end_of};
+use super::clients::{ANSWER_BYTES, Outcome, end_of};
 
-/// Answers with the address that it sees, each time.
-pub(super) const ASK: [u8; 4] = *b"ask ";
 /// Streams at once, and reads a stream.
 pub(super) const BOTH: [u8; 4] = *b"both";
 /// Streams slowly once the client has ended its side.
 pub(super) const LAST: [u8; 4] = *b"last";
-
-/// Bytes of an answer: an address, padded.
-pub(super) const ANSWER_BYTES: usize = 40;
 
 /// What a stream sends at a time, and the pause after it.
 const PIECE_BYTES: usize = 32 << 10;

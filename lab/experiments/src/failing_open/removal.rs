@@ -9,7 +9,8 @@ use super::{
     clients::Outcome,
     crowd::Crowd,
     observation::Outcomes,
-    world::{Way, World, ok},
+    programs::ok,
+    world::{Way, World},
 };
 use crate::processes::wait;
 
