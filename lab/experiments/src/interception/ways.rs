@@ -220,8 +220,11 @@ impl<'a> Intercepted<'a> {
         };
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("near.toml");
+        let key = folder.path().join("key");
+        PrivateKey::generate()?.write_new(&key)?;
         let text = format!(
-            "key = \"near.key\"\npeer_key = \"{}\"\npeer = \"{}\"\ntransparent = \"{port}\"\nintercept = [\"{rule}\"]\n",
+            "key = \"{}\"\npeer_key = \"{}\"\npeer = \"{}\"\ntransparent = \"{port}\"\nintercept = [\"{rule}\"]\n",
+            key.display(),
             PrivateKey::generate()?.public(),
             origin.ip(),
         );
