@@ -7,7 +7,6 @@
 //! - `removal`      interception that is removed on purpose
 //! - `world`, `lan` the namespaces and all processes
 //! - `memory`       memory of a process, touched and used up
-//! - `programs`     programs of others, run to their end
 //! - `page`         what is written
 
 mod clients;
@@ -19,7 +18,6 @@ mod observation;
 mod open;
 mod origin;
 mod page;
-mod programs;
 mod removal;
 mod world;
 

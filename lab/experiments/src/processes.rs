@@ -267,6 +267,15 @@ impl Drop for Running {
     }
 }
 
+/// Runs a command to its end, and gives what it printed.
+pub(crate) fn ok(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output();
+    let output = output.with_context(|| format!("cannot run {command:?}"))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", error.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Waits until something is there.
 pub(crate) fn wait(
     mut is_there: impl FnMut() -> anyhow::Result<bool>,

@@ -18,10 +18,9 @@ use refrain_link::End;
 use super::{
     clients::HANGS_AFTER,
     memory::{MemoryGroup, free_bytes, touch},
-    programs::{as_user, ok},
-    world::{SOCKS5_PORT, Way, World},
+    world::{SOCKS5_PORT, Way, World, as_user},
 };
-use crate::processes::wait;
+use crate::processes::{ok, wait};
 
 /// Connections that use descriptors and send nothing.
 const IDLE: usize = 40;

@@ -4,8 +4,7 @@ use std::{fs, net::Ipv4Addr, path::PathBuf, process::Command};
 
 use refrain_link::{End, Link};
 
-use super::programs::ok;
-use crate::processes::{Running, wait};
+use crate::processes::{Running, ok, wait};
 
 /// The router's interface.
 pub(super) const INTERFACE: &str = "lan0";

@@ -9,10 +9,9 @@ use super::{
     clients::Outcome,
     crowd::Crowd,
     observation::Outcomes,
-    programs::ok,
     world::{Way, World},
 };
-use crate::processes::wait;
+use crate::processes::{ok, wait};
 
 /// Connections that begin during each, and those of them before it.
 const CONNECTIONS: usize = 1_000;

@@ -33,9 +33,8 @@ use super::{
     clients::{OTHER_PORTS, Outcome, Place},
     lan::{self, Lan},
     origin::Origin,
-    programs::{as_user, ok},
 };
-use crate::processes::{Running, wait};
+use crate::processes::{Running, ok, wait};
 
 /// The users of the gateways and of programs, which nothing else runs as here.
 const GATEWAYS: u32 = 64_999;
@@ -443,4 +442,11 @@ impl Drop for Program {
 fn at_root(process: Pid, path: &Path) -> PathBuf {
     let path = path.strip_prefix("/").unwrap_or(path);
     Path::new(&format!("/proc/{process}/root")).join(path)
+}
+
+/// The options of `setpriv` for a user that has a group of its own.
+pub(super) fn as_user(user: u32) -> [String; 3] {
+    let number = ["--reuid", "--regid"].map(|option| format!("{option}={user}"));
+    let [user, group] = number;
+    [user, group, "--clear-groups".to_owned()]
 }

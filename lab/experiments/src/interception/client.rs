@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     over_link::{Origin, OverLink},
+    processes::ok,
     seeded::{self, REQUEST_BYTES, Seeded},
 };
 
@@ -214,7 +215,7 @@ fn download(over: &OverLink, words: &[&str], url: &str) -> anyhow::Result<f64> {
         format,
         url,
     ];
-    let printed = ok(program(over, words, &curl))?;
+    let printed = ok(&mut program(over, words, &curl))?;
     let (bytes, seconds) = printed.split_once(' ').context("no figures of curl")?;
     ensure!(
         bytes.parse() == Ok(COPIES * OBJECT_BYTES),
@@ -224,9 +225,9 @@ fn download(over: &OverLink, words: &[&str], url: &str) -> anyhow::Result<f64> {
 }
 
 fn time(over: &OverLink, words: &[&str], what: &[&str]) -> anyhow::Result<f64> {
-    let command = program(over, words, what);
+    let mut command = program(over, words, what);
     let began = Instant::now();
-    ok(command)?;
+    ok(&mut command)?;
     Ok(began.elapsed().as_secs_f64())
 }
 
@@ -235,11 +236,4 @@ fn program(over: &OverLink, words: &[&str], what: &[&str]) -> Command {
     let mut command = over.link().command(End::Near, words[0]);
     command.args(&words[1..]).args(what).stdin(Stdio::null());
     command
-}
-
-fn ok(mut command: Command) -> anyhow::Result<String> {
-    let output = command.output()?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", error.trim());
-    Ok(String::from_utf8(output.stdout)?)
 }
