@@ -6,6 +6,7 @@
 //! answers         whether the answers to clients' addresses come to this machine
 //! gate            renews the gate while the gateway accepts connections and has a link
 //! handling        how the gateway handles a redirected connection: it learns this from the port
+//! netlink         messages to the kernel about routes and held packets
 //! queue           packets that the firewall holds until the gateway has decided about them
 //! server_name     the name of the server, in a client's first bytes
 //! proxy_protocol  a header that tells a server the client's address
@@ -18,6 +19,7 @@
 mod answers;
 pub(crate) mod gate;
 pub(crate) mod handling;
+mod netlink;
 pub(crate) mod proxy_protocol;
 pub mod queue;
 pub mod rule;

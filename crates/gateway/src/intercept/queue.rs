@@ -8,19 +8,19 @@ use std::{
     io::{self, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::{fd::OwnedFd, unix},
-    time::Duration,
 };
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{SockRef, Socket};
 use tokio::net::UnixDatagram;
 
-use super::table::REFUSED_MARK;
+use super::{
+    netlink::{self, ATTRIBUTE_BYTES, NLM_F_REQUEST, bytes_at, kind},
+    table::REFUSED_MARK,
+};
 
 /// Numbers of linux/netlink.h, linux/netfilter/nfnetlink.h and linux/netfilter/nfnetlink_queue.h.
-const AF_NETLINK: i32 = 16;
 const NETLINK_NETFILTER: i32 = 12;
 const NLMSG_ERROR: u16 = 2;
-const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NFNL_SUBSYS_QUEUE: u16 = 3 << 8;
 const NFQNL_MSG_PACKET: u16 = NFNL_SUBSYS_QUEUE;
@@ -43,18 +43,14 @@ const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
 const ENOBUFS: i32 = 105;
 
-/// The headers of a message and of netfilter's part, and that of an attribute.
-const HEADER_BYTES: usize = 20;
-const ATTRIBUTE_BYTES: usize = 4;
+/// The headers of a message and of netfilter's part.
+const HEADER_BYTES: usize = netlink::HEADER_BYTES + 4;
 
 /// So much of a packet is looked at: the headers of IP and TCP.
 const COPIED_BYTES: u32 = 128;
 
 /// Packets in the queue. Further ones pass.
 const PACKETS_MAX: u32 = 4096;
-
-/// The kernel answers at once.
-const WITHIN: Duration = Duration::from_secs(1);
 
 /// A queue of the firewall that this process has.
 pub(crate) struct Queue {
@@ -86,7 +82,8 @@ pub(crate) enum Verdict {
 pub(crate) fn is_permitted() -> bool {
     let command = [NFQNL_CFG_CMD_PF_BIND, 0, 0, 0];
     // It does nothing since Linux 3.8.
-    let asked = open().and_then(|socket| configure(&socket, 0, &[(NFQA_CFG_CMD, &command)]));
+    let asked = netlink::open(NETLINK_NETFILTER)
+        .and_then(|socket| configure(&socket, 0, &[(NFQA_CFG_CMD, &command)]));
     asked.is_ok()
 }
 
@@ -102,7 +99,7 @@ impl Queue {
             (NFQA_CFG_MASK, &flag),
             (NFQA_CFG_FLAGS, &flag),
         ];
-        let socket = open()?;
+        let socket = netlink::open(NETLINK_NETFILTER)?;
         configure(&socket, number, &attributes)?;
         socket.set_nonblocking(true)?;
         let socket = unix::net::UnixDatagram::from(OwnedFd::from(socket));
@@ -132,13 +129,6 @@ impl Queue {
         // It fails for packets that are gone, as those of an interface that went down.
         let _ = decide(&SockRef::from(&self.socket), self.number, id, verdict);
     }
-}
-
-fn open() -> io::Result<Socket> {
-    let (domain, protocol) = (Domain::from(AF_NETLINK), Protocol::from(NETLINK_NETFILTER));
-    let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
-    socket.set_read_timeout(Some(WITHIN))?;
-    Ok(socket)
 }
 
 /// Sends a command about a queue, and waits for the kernel's answer.
@@ -183,22 +173,9 @@ fn decide(socket: &Socket, number: u16, id: u32, verdict: Verdict) -> io::Result
 
 /// A message about a queue.
 fn message(kind: u16, flags: u16, queue: u16, attributes: &[(u16, &[u8])]) -> Vec<u8> {
-    let mut body = Vec::new();
-    for (kind, value) in attributes {
-        body.extend(((ATTRIBUTE_BYTES + value.len()) as u16).to_ne_bytes());
-        body.extend(kind.to_ne_bytes());
-        body.extend(*value);
-        body.resize(body.len().next_multiple_of(4), 0);
-    }
-    let length = (HEADER_BYTES + body.len()) as u32;
-    let mut message = length.to_ne_bytes().to_vec();
-    message.extend(kind.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
-    // A number and a port, which the kernel repeats, and then any family and version 0.
-    message.extend([0; 10]);
-    message.extend(queue.to_be_bytes());
-    message.extend(body);
-    message
+    // Of any family, and version 0.
+    let [a, b] = queue.to_be_bytes();
+    netlink::message(kind, flags, &[0, 0, a, b], attributes)
 }
 
 /// The packet of a message of the kernel, if it is about one.
@@ -266,15 +243,6 @@ fn opens(packet: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
         SocketAddr::new(destination, port(2)?),
     );
     (is_opening && protocol == Some(&TCP)).then_some(ends)
-}
-
-/// A message's kind.
-fn kind(message: &[u8]) -> Option<u16> {
-    bytes_at(message, 4).map(u16::from_ne_bytes)
-}
-
-fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
 }
 
 #[cfg(test)]
