@@ -161,9 +161,9 @@ mod tests {
         let mut table = TargetCounts::default();
         let large = table.row("large:1");
         table.count(Some(large), TrafficClass::Ordinary, &sent(1000));
-        let first = table.row("small 0:1");
+        let first = table.row("small-0:1");
         for number in 0..3 * TARGETS_MAX {
-            let row = table.row(&format!("small {number}:1"));
+            let row = table.row(&format!("small-{number}:1"));
             table.count(Some(row), TrafficClass::FullEntropy, &sent(1));
             assert!(table.rows.len() <= TARGETS_MAX);
             assert_eq!(table.rows.len(), table.by_target.len());
@@ -174,7 +174,16 @@ mod tests {
         let before = of(&table, None);
         table.count(Some(first), TrafficClass::Ordinary, &sent(7));
         assert_eq!(of(&table, None), before + 7);
-        assert_eq!(of(&table, Some("small 0:1")), 0);
+        assert_eq!(of(&table, Some("small-0:1")), 0);
+    }
+
+    #[test]
+    fn words_after_a_place_make_no_row_of_their_own() {
+        let mut table = TargetCounts::default();
+        let row = table.row("a:1");
+        assert_eq!(table.row("a:1 from 10.0.0.1:2"), row);
+        table.count(Some(row), TrafficClass::Ordinary, &sent(5));
+        assert_eq!(of(&table, Some("a:1")), 5);
     }
 
     #[test]
