@@ -126,6 +126,11 @@ impl Peer {
         *self.effort_rung.lock().expect("held for a moment")
     }
 
+    /// Whether a lane to it has ended.
+    fn had_lanes(&self) -> bool {
+        self.effort_rung().is_some()
+    }
+
     /// How this end dials it.
     pub(super) fn dialled(&self) -> &Dialled {
         self.dialled.as_ref().expect("this end dials it")
@@ -141,7 +146,8 @@ impl Peer {
     }
 
     /// How it stands for a flow that came then. One that this end does not dial is there within
-    /// `dead_after` of the loss of its last lane, or of this end's start: so long flows wait.
+    /// `dead_after` of the loss of its last lane, or of this end's start: so long flows wait. For one that this end
+    /// dials, and that had lanes, a flow waits for `dead_after`.
     ///
     /// A flow that no other peer could take follows this end's hello at once. With others to turn to it
     /// waits for the answer, since a request is not sent to two peers.
@@ -166,10 +172,16 @@ impl Peer {
             if let Some(link) = links.last().filter(takes_early).filter(|_| is_only) {
                 return Prospect::Up(Arc::clone(link));
             }
+            // One that had lanes has as long to answer as one that has some.
+            let until = self.had_lanes().then_some(came + dead_after);
+            let awaited = match until {
+                Some(until) if until <= Instant::now() => Prospect::Gone,
+                until => Prospect::Awaited(until),
+            };
             return match dialled.outlook() {
-                Outlook::Dialling | Outlook::Up => Prospect::Awaited(None),
+                Outlook::Dialling | Outlook::Up => awaited,
                 // It may be back since.
-                Outlook::Refused(at) if at < came => Prospect::Awaited(None),
+                Outlook::Refused(at) if at < came => awaited,
                 Outlook::Refused(_) | Outlook::Silent => Prospect::Gone,
             };
         }

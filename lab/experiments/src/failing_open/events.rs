@@ -132,14 +132,10 @@ impl Case {
 
     /// Why connections may hang.
     pub(super) fn known_hang(self) -> Option<&'static str> {
-        match (self.way, self.victim, self.event) {
-            (_, Victim::Rules, _) => Some(
+        match self.event {
+            Event::Flush | Event::FlushKept => Some(
                 "The kernel no longer translates the addresses of open connections, so the near end's packets reach \
                  no program. A program that only reads, or waits for an answer, sees no error. A program that sends is reset",
-            ),
-            (Way::Run, Victim::Far, Event::Stop | Event::OutOfFiles) => Some(
-                "In recovery, the far end accepts no link. The near end waits for one for `connect_timeout`, \
-                 10 s, before it refuses a connection",
             ),
             _ => None,
         }
