@@ -15,6 +15,7 @@
 //! | [`method`] | frames of chunks compressed, and parts of the table |
 //! | [`part`] | the table, piece by piece: names, lengths, frames, references, restart points |
 //! | [`root`] | where all parts are, and how they are checked |
+//! | [`seal`] | encrypted bytes that nobody can change |
 //! | [`header`] | the first 256 bytes, and the last |
 //! | [`catalog`] | the stream of files, folders and links |
 //! | [`weave`] | streams put together again |
@@ -74,6 +75,7 @@ pub mod limits;
 pub mod method;
 pub mod part;
 pub mod root;
+pub mod seal;
 pub mod weave;
 
 pub use error::{FormatError, Portion, Violation};

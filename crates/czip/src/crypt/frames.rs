@@ -1,10 +1,13 @@
 //! Frames and names of a group: who has the same chunk and the same group secret has the same name, the
 //! same key and the same stored bytes, in whatever archive.
 
-use aes_gcm_siv::{Aes256GcmSiv, KeyInit, Nonce, aead::AeadInOut};
+use refrain_czip_format::seal;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::{GroupSecret, SEAL_BYTES, padding};
+
+/// Of all frames: each has a key of its own.
+const NONCE: [u8; 12] = [0; 12];
 
 /// A frame's key. It is a hash of what it seals, so it never seals another text, and its nonce may be
 /// the same for all.
@@ -66,9 +69,7 @@ impl GroupKeys {
             padding::pad(&mut text);
         }
         let key = self.key_of(&text);
-        cipher(&key)
-            .encrypt_in_place(&Nonce::default(), &[], &mut text)
-            .expect("frames are shorter than 64 GiB");
+        seal::seal(&key.0, NONCE, &[], &mut text);
         SealedFrame { key, stored: text }
     }
 
@@ -92,9 +93,9 @@ pub fn open_frame(
     padded: bool,
 ) -> Result<Vec<u8>, FrameError> {
     let mut text = stored;
-    cipher(key)
-        .decrypt_in_place(&Nonce::default(), &[], &mut text)
-        .map_err(|_| FrameError::Broken)?;
+    if !seal::open(&key.0, NONCE, &[], &mut text) {
+        return Err(FrameError::Broken);
+    }
     if group.is_some_and(|group| group.key_of(&text) != *key) {
         return Err(FrameError::KeyOfAnother);
     }
@@ -112,8 +113,4 @@ pub fn stored_frame_bytes(bytes: usize, padded: bool) -> usize {
         bytes
     };
     text + SEAL_BYTES
-}
-
-fn cipher(key: &FrameKey) -> Aes256GcmSiv {
-    Aes256GcmSiv::new(&key.0.into())
 }

@@ -1,7 +1,7 @@
 //! Private parts of the table and the private root: sealed with a key that the archive key gives, each with
 //! a nonce that says its place, so that none opens in the place of another.
 
-use aes_gcm_siv::{Aes256GcmSiv, KeyInit, Nonce, aead::AeadInOut};
+use refrain_czip_format::seal;
 use zeroize::Zeroizing;
 
 use super::ArchiveKey;
@@ -55,7 +55,7 @@ impl Place {
         }
     }
 
-    fn nonce(self) -> Nonce {
+    fn nonce(self) -> [u8; 12] {
         match self {
             Self::Lengths { stream, row } => nonce(1, stream, row),
             Self::References { stream, row } => nonce(2, stream, row),
@@ -65,12 +65,12 @@ impl Place {
     }
 }
 
-fn nonce(kind: u8, stream: u8, row: u64) -> Nonce {
+fn nonce(kind: u8, stream: u8, row: u64) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[0] = kind;
     nonce[1] = stream;
     nonce[4..].copy_from_slice(&row.to_le_bytes());
-    nonce.into()
+    nonce
 }
 
 /// A part or private root is not what was sealed, or not in its place, or of another archive; a private
@@ -130,24 +130,18 @@ impl PrivateKey {
         self.open(nonce(0, 0, 0), &bound(header, root), stored)
     }
 
-    fn seal(&self, nonce: Nonce, bound: &[u8], plain: Vec<u8>) -> Vec<u8> {
+    fn seal(&self, nonce: [u8; 12], bound: &[u8], plain: Vec<u8>) -> Vec<u8> {
         let mut bytes = plain;
-        self.cipher()
-            .encrypt_in_place(&nonce, bound, &mut bytes)
-            .expect("parts and roots are shorter than 64 GiB");
+        seal::seal(&self.0, nonce, bound, &mut bytes);
         bytes
     }
 
-    fn open(&self, nonce: Nonce, bound: &[u8], stored: Vec<u8>) -> Result<Vec<u8>, SealBroken> {
+    fn open(&self, nonce: [u8; 12], bound: &[u8], stored: Vec<u8>) -> Result<Vec<u8>, SealBroken> {
         let mut bytes = stored;
-        self.cipher()
-            .decrypt_in_place(&nonce, bound, &mut bytes)
-            .map_err(|_| SealBroken)?;
-        Ok(bytes)
-    }
-
-    fn cipher(&self) -> Aes256GcmSiv {
-        Aes256GcmSiv::new(&(*self.0).into())
+        match seal::open(&self.0, nonce, bound, &mut bytes) {
+            true => Ok(bytes),
+            false => Err(SealBroken),
+        }
     }
 }
 
