@@ -4,7 +4,7 @@ use refrain_sim::{run_many, run_seed};
 
 #[test]
 fn promises_hold_whatever_breaks_and_every_kind_of_trouble_occurs() {
-    let suite = run_many(0, 2000, 2, &|_| {});
+    let suite = run_many(0, 1000, 2, &|_| {});
     if let Some(failed) = &suite.failed {
         panic!("{failed}");
     }
