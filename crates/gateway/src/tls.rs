@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use refrain_proto::limits::FRAME_BYTES_MAX;
 use refrain_proto::planted::Bug;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
@@ -359,6 +360,10 @@ impl ClientCertVerifier for PinnedKeys {
     signatures_by_raw_keys!();
 }
 
+/// So much of a write is encrypted at once: more than a block and its header, which are then one write to the socket. The
+/// library's own limit is a block without it.
+const WRITE_BYTES_MAX: usize = FRAME_BYTES_MAX;
+
 /// The protocol's name in the handshake (RFC 7301).
 const ALPN: &[u8] = b"refrain";
 
@@ -376,11 +381,12 @@ fn certified(key: &PrivateKey) -> Arc<CertifiedKey> {
 /// After the handshake: the peer's key, and that both speak refrain. The TLS library lets a peer
 /// pass that names no protocol at all.
 fn check_established<S>(
-    stream: LaneStream<S>,
+    mut stream: LaneStream<S>,
     peer: SocketAddr,
 ) -> Result<(LaneStream<S>, PublicKey), TlsError> {
     let incompatible = |reason| TlsError::Incompatible { peer, reason };
-    let (_, connection) = stream.get_ref();
+    let (_, connection) = stream.get_mut();
+    connection.set_buffer_limit(Some(WRITE_BYTES_MAX));
     if connection.alpn_protocol() != Some(ALPN) {
         return Err(incompatible(rustls::Error::NoApplicationProtocol));
     }
