@@ -34,7 +34,7 @@ use rustls::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::keys::{PeerKeys, PrivateKey, PublicKey, SharedPeerKeys};
 use crate::wire::{ByteStream, Counted, LaneStream};
@@ -385,8 +385,12 @@ fn check_established<S>(
     peer: SocketAddr,
 ) -> Result<(LaneStream<S>, PublicKey), TlsError> {
     let incompatible = |reason| TlsError::Incompatible { peer, reason };
-    let (_, connection) = stream.get_mut();
-    connection.set_buffer_limit(Some(WRITE_BYTES_MAX));
+    let bytes = Some(WRITE_BYTES_MAX);
+    match &mut stream {
+        TlsStream::Client(stream) => stream.get_mut().1.set_buffer_limit(bytes),
+        TlsStream::Server(stream) => stream.get_mut().1.set_buffer_limit(bytes),
+    }
+    let (_, connection) = stream.get_ref();
     if connection.alpn_protocol() != Some(ALPN) {
         return Err(incompatible(rustls::Error::NoApplicationProtocol));
     }
