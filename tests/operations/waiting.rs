@@ -127,6 +127,25 @@ fn a_link_that_never_comes_up_is_waited_for_no_longer_than_its_time_out() {
 }
 
 #[test]
+fn a_far_end_that_was_there_and_says_nothing_now_is_waited_for_as_long_as_a_silent_one() {
+    let (listen, option) = forward(origin::start());
+    let site = Site::new();
+    let mut far = site.far(&[]);
+    let times = ["--connect-timeout", "60s", "--dead-after", "1500ms"];
+    let near = site.near(
+        site.far_listen,
+        &[&["--forward", &option][..], &times].concat(),
+    );
+    near.wait_until_up();
+    far.kill();
+    // Takes connections, and says nothing.
+    let _silent = eventually("a free port", || TcpListener::bind(site.far_listen).ok());
+    let began = Instant::now();
+    assert!(is_refused(listen));
+    assert!(began.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
 fn readyz_is_about_the_link_and_healthz_about_the_gateway() {
     let site = Site::new();
     let near = site.near(site.far_listen, &["--socks5", &free_address().to_string()]);

@@ -529,7 +529,7 @@ options! {
             "Reset a flow that has carried no data for this long. Reloaded on SIGHUP, for new flows.").reloads(BOTH);
         DEAD_AFTER = OptionSpec::new(BOTH, "dead_after", "TIME", Value("4s"),
             "Close all lanes to a peer that is silent for this long, and reset their flows. A single silent lane \
-             is closed after four times as long.");
+             is closed after four times as long. New flows wait at most this long for a peer that was lost.");
         KEEP_LINK = OptionSpec::new(BOTH, "keep_link", "TIME", Value("1h"),
             "Keep the caches of a link for this long after its last lane is gone. Reloaded on SIGHUP.").reloads(BOTH);
         DRAIN_TIMEOUT = OptionSpec::new(BOTH, "drain_timeout", "TIME", Value("30s"),
