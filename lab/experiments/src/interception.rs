@@ -152,7 +152,8 @@ fn measure(arguments: &Arguments, kind: &PlaceKind) -> anyhow::Result<PlaceRepor
             let number = (turn + run) % WAYS.len();
             let way = &WAYS[number];
             let ready = way.start(&over, &arguments.refrain)?;
-            let (exchanges, transfer) = client::measure(&over, &ready, kind.transfer_bytes)?;
+            let bytes = [way.first_bytes(), kind.transfer_bytes];
+            let (exchanges, transfer) = client::measure(&over, &ready, bytes)?;
             eprintln!("{}, {}: {exchanges:?}, {transfer:?}", kind.title, way.name);
             rows[number].exchanges.push(exchanges);
             rows[number].transfers.push(transfer);

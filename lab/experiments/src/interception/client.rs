@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::{
     StartRow,
-    ways::{Intercepted, Ready},
+    ways::{Caches, Intercepted, Ready},
 };
 use crate::{
     over_link::{Origin, OverLink},
@@ -33,9 +33,6 @@ const USER: u32 = 64_998;
 /// Exchanges of a turn, and bytes of an answer.
 pub(super) const EXCHANGES: usize = 500;
 const ANSWER_BYTES: u64 = 64;
-
-/// A gateway has found out within these that nothing repeats.
-pub(super) const FIRST_BYTES: u64 = 2 << 20;
 
 /// What HTTP clients get: the same bytes this many times.
 pub(super) const OBJECT_BYTES: u64 = 32 << 20;
@@ -104,12 +101,12 @@ fn answer(mut stream: TcpStream, object: &[u8]) -> io::Result<()> {
 pub(super) fn measure(
     over: &OverLink,
     ready: &Ready<'_>,
-    bytes: u64,
+    [first_bytes, bytes]: [u64; 2],
 ) -> anyhow::Result<(Exchanges, Transfer)> {
     over.client(|| {
         setfsuid(Uid::from_raw(USER));
         let exchanges = exchange(ready)?;
-        Ok((exchanges, transfer(ready, bytes)?))
+        Ok((exchanges, transfer(ready, first_bytes, bytes)?))
     })
 }
 
@@ -138,13 +135,13 @@ fn exchange(ready: &Ready<'_>) -> anyhow::Result<Exchanges> {
     })
 }
 
-fn transfer(ready: &Ready<'_>, bytes: u64) -> anyhow::Result<Transfer> {
+fn transfer(ready: &Ready<'_>, first_bytes: u64, bytes: u64) -> anyhow::Result<Transfer> {
     let mut stream = TcpStream::connect(ready.address)?;
     let mut get = |seeded: Seeded| {
         stream.write_all(&seeded.request())?;
         fetch(&mut stream, seeded)
     };
-    get(Seeded::noise(fastrand::u64(..), FIRST_BYTES))?;
+    get(Seeded::noise(fastrand::u64(..), first_bytes))?;
     let before = ready.processes.map(clocks).transpose()?;
     let began = Instant::now();
     get(Seeded::noise(fastrand::u64(..), bytes))?;
@@ -171,7 +168,7 @@ fn clocks(processes: [Pid; 2]) -> anyhow::Result<[Duration; 2]> {
 /// Programs that are redirected, and those under `refrain run`.
 pub(super) fn measure_programs(refrain: &Path, runs: usize) -> anyhow::Result<Vec<StartRow>> {
     let over = OverLink::start(&LinkConfig::default(), origin())?;
-    let intercepted = Intercepted::start(&over, refrain, "optimize")?;
+    let intercepted = Intercepted::start(&over, refrain, "optimize", Caches::Filling)?;
     let address = over.direct("cubic")?;
     let socks5 = Intercepted::socks5();
     let (program, user) = (refrain.to_string_lossy(), USER.to_string());

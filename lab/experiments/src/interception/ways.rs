@@ -28,18 +28,36 @@ pub(super) struct Way {
 #[derive(Clone, Copy)]
 enum WayKind {
     Direct,
-    Haproxy { has_tls: bool },
-    Intercepted { action: &'static str },
+    Haproxy {
+        has_tls: bool,
+    },
+    Intercepted {
+        action: &'static str,
+        caches: Caches,
+    },
 }
+
+/// The caches of a pair when its CPU time is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Caches {
+    /// They still take new memory, which the kernel clears.
+    Filling,
+    /// They are small, and have all their memory.
+    Full,
+}
+
+/// The size of caches that are to be full, as an option.
+const FULL_CACHE: &str = "32MiB";
 
 pub(super) const DIRECT: &str = "direct";
 pub(super) const RELAYS: &str = "HAProxy twice";
 pub(super) const TLS: &str = "HAProxy twice, TLS 1.3";
 pub(super) const PASS: &str = "pair, action=pass";
 pub(super) const OPTIMIZE: &str = "pair, noise";
+pub(super) const OPTIMIZE_FULL: &str = "pair, noise, full caches";
 
 /// In the order of the tables.
-pub(super) const WAYS: [Way; 5] = [
+pub(super) const WAYS: [Way; 6] = [
     Way {
         name: DIRECT,
         kind: WayKind::Direct,
@@ -54,16 +72,35 @@ pub(super) const WAYS: [Way; 5] = [
     },
     Way {
         name: PASS,
-        kind: WayKind::Intercepted { action: "pass" },
+        kind: WayKind::Intercepted {
+            action: "pass",
+            caches: Caches::Filling,
+        },
     },
     Way {
         name: OPTIMIZE,
-        kind: WayKind::Intercepted { action: "optimize" },
+        kind: WayKind::Intercepted {
+            action: "optimize",
+            caches: Caches::Filling,
+        },
+    },
+    Way {
+        name: OPTIMIZE_FULL,
+        kind: WayKind::Intercepted {
+            action: "optimize",
+            caches: Caches::Full,
+        },
     },
 ];
 
 /// A cipher suite of TLS 1.3 that gateways choose: the first of their library.
 pub(super) const CIPHER_SUITE: &str = "TLS_AES_256_GCM_SHA384";
+
+/// A gateway has found out within these that nothing repeats.
+pub(super) const FIRST_BYTES: u64 = 2 << 20;
+
+/// So many fill the caches: half of one is open to what never repeated.
+const FIRST_BYTES_FULL: u64 = 64 << 20;
 
 const TRANSPARENT_PORT: u16 = 15001;
 const SOCKS5_PORT: u16 = 1080;
@@ -87,6 +124,17 @@ enum Programs<'a> {
 }
 
 impl Way {
+    /// Noise that the connection carries before its CPU time is taken.
+    pub(super) fn first_bytes(&self) -> u64 {
+        match self.kind {
+            WayKind::Intercepted {
+                caches: Caches::Full,
+                ..
+            } => FIRST_BYTES_FULL,
+            _ => FIRST_BYTES,
+        }
+    }
+
     pub(super) fn start<'a>(
         &self,
         over: &'a OverLink,
@@ -99,8 +147,8 @@ impl Way {
                 _programs: Programs::None,
             }),
             WayKind::Haproxy { has_tls } => haproxies(over, has_tls),
-            WayKind::Intercepted { action } => {
-                let intercepted = Intercepted::start(over, refrain, action)?;
+            WayKind::Intercepted { action, caches } => {
+                let intercepted = Intercepted::start(over, refrain, action, caches)?;
                 let gateways = &intercepted.gateways;
                 Ok(Ready {
                     address: over.direct("cubic")?,
@@ -203,16 +251,27 @@ impl<'a> Intercepted<'a> {
         over: &'a OverLink,
         refrain: &'a Path,
         action: &str,
+        caches: Caches,
     ) -> anyhow::Result<Intercepted<'a>> {
         let origin = over.direct("cubic")?;
         let rule = format!("dst={} port={} action={action}", origin.ip(), origin.port());
         let (port, socks5) = (TRANSPARENT_PORT.to_string(), SOCKS5_PORT.to_string());
-        let near = ["--transparent", &port, "--intercept", &rule];
-        let gateways = over.pair(
-            refrain,
-            &[&near[..], &["--socks5", &socks5]].concat(),
-            &["--allow", &origin.to_string(), "--allow", "127.0.0.1:*"],
-        )?;
+        let origin_text = origin.to_string();
+        let mut near = vec![
+            "--transparent",
+            &port,
+            "--intercept",
+            &rule,
+            "--socks5",
+            &socks5,
+        ];
+        let mut far = vec!["--allow", &origin_text, "--allow", "127.0.0.1:*"];
+        if caches == Caches::Full {
+            for options in [&mut near, &mut far] {
+                options.extend(["--cache-size", FULL_CACHE]);
+            }
+        }
+        let gateways = over.pair(refrain, &near, &far)?;
         let intercepted = Intercepted {
             gateways,
             over,
