@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::fault::Violation;
 use crate::limits::FLOW_BYTES_MAX;
 
-/// A piece that the application takes has at most so many bytes, if no block has more. So a flow that stood still for a while gives back what it
-/// holds as its reader takes it.
+/// A piece that the application takes has at most so many bytes, if no block has more. So a flow that stood still for a
+/// while gives back what it holds as its reader takes it.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Memory of pieces that were taken, for the next ones. An allocator gives much of it back to the system, whose clearing
