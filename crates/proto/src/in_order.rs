@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::fault::Violation;
 use crate::limits::FLOW_BYTES_MAX;
 
-/// A piece that the application takes has at most so many bytes, if no block has more. So a flow that stood still for a
-/// while gives back what it holds as its reader takes it.
+/// A piece that the application takes has about so many bytes. So a flow that stood still for a while gives back what it
+/// holds as its reader takes it.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Memory of pieces that were taken, for the next ones. An allocator gives much of it back to the system, whose clearing
@@ -30,14 +30,12 @@ impl Spares {
         }
     }
 
-    /// An empty piece for `len` bytes, of the usual size. Few bytes get one as large as they are, so that their reader
-    /// holds up no more memory than twice what it was sent.
+    /// An empty piece for `len` bytes. Few bytes get none of the spare ones, so that their reader holds up no more memory
+    /// than twice what it was sent.
     fn take(&mut self, len: usize) -> Vec<u8> {
-        if len > PIECE_BYTES || PIECE_BYTES > 2 * len {
-            return Vec::new();
-        }
-        let spare = self.0.pop();
-        spare.unwrap_or_else(|| Vec::with_capacity(PIECE_BYTES))
+        let fits = len <= PIECE_BYTES && PIECE_BYTES <= 2 * len;
+        let spare = self.0.pop_if(|_| fits);
+        spare.unwrap_or_default()
     }
 }
 
@@ -97,8 +95,7 @@ impl InOrder {
 
     /// Where to append the next `len` bytes; [`appended`](Self::appended) follows.
     pub(crate) fn next(&mut self, len: usize, spares: &mut Spares) -> &mut Vec<u8> {
-        // One that grew beyond the usual size would not be used again.
-        let is_full = |piece: &Vec<u8>| piece.len() + len > PIECE_BYTES;
+        let is_full = |piece: &Vec<u8>| piece.len() >= PIECE_BYTES;
         if self.ready.back().is_none_or(is_full) {
             self.ready.push_back(spares.take(len));
         }
@@ -197,8 +194,7 @@ mod tests {
         let mut spares = Spares::default();
         spares.put(Vec::with_capacity(PIECE_BYTES + 1));
         spares.put(Vec::with_capacity(100));
-        assert!(spares.0.is_empty());
-        assert_eq!(spares.take(PIECE_BYTES).capacity(), PIECE_BYTES);
+        assert_eq!(spares.take(PIECE_BYTES).capacity(), 0);
         for _ in 0..2 * Spares::MAX {
             spares.put(vec![1; PIECE_BYTES]);
         }
@@ -208,30 +204,6 @@ mod tests {
         }
         let piece = spares.take(PIECE_BYTES / 2);
         assert_eq!((piece.len(), piece.capacity()), (0, PIECE_BYTES));
-    }
-
-    #[test]
-    fn pieces_of_large_blocks_have_the_usual_size_whatever_the_blocks() {
-        let mut order = InOrder::default();
-        let mut offset = 0;
-        for len in [
-            40_000,
-            60_000,
-            PIECE_BYTES,
-            PIECE_BYTES / 2,
-            PIECE_BYTES / 2,
-        ] {
-            put(&mut order, offset, &vec![1; len]).expect("comes once");
-            offset += len as u64;
-        }
-        let mut pieces = Vec::new();
-        while order.is_ready() {
-            pieces.push(order.take());
-        }
-        assert_eq!(pieces.len(), 4);
-        for piece in pieces {
-            assert_eq!(piece.capacity(), PIECE_BYTES);
-        }
     }
 
     /// If each block cost a copy of the run, this would not end today.

@@ -164,7 +164,7 @@ impl Link {
         .write(out);
         let frame_bytes = out.len() - before;
         let waited = len.min(flow.send.pending.len());
-        flow.send.pending.take(waited, &mut self.spare_pending);
+        flow.send.pending.take(waited);
         flow.send.drained_at = flow.send.pending.is_empty().then_some(now);
         flow.send.lane = lane;
         self.pending_bytes -= waited;

@@ -205,7 +205,7 @@ impl Link {
     /// Keeps bytes of a flow until they are sent; says how many.
     pub(super) fn keep(&mut self, id: FlowId, bytes: &[u8]) -> usize {
         if let Some(flow) = self.flows.get_mut(&id) {
-            flow.send.pending.push(bytes, &mut self.spare_pending);
+            flow.send.pending.push(bytes);
             self.pending_bytes += bytes.len();
         }
         bytes.len()

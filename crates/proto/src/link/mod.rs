@@ -152,8 +152,6 @@ pub struct Link {
     early_runs: usize,
     /// For the next pieces that applications take.
     spare_pieces: Spares,
-    /// Memory of bytes that waited for a lane, for the next ones.
-    spare_pending: Vec<u8>,
     /// What this end's receivers ask of the history, if it makes offers.
     history: Option<LinkHistory>,
     /// What this end's senders need to check offers, if both ends want that.
@@ -331,7 +329,6 @@ impl Link {
             targets: TargetCounts::default(),
             early_runs: 0,
             spare_pieces: Spares::default(),
-            spare_pending: Vec::new(),
             history: config
                 .history
                 .clone()

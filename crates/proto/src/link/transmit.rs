@@ -566,7 +566,7 @@ impl Link {
             &mut counted,
         );
         self.counters.events.strands_added += (strands.len() - known_strands) as u64;
-        flow.send.pending.take(len, &mut self.spare_pending);
+        flow.send.pending.take(len);
         flow.send.drained_at = flow.send.pending.is_empty().then_some(now);
         flow.send.lane = lane;
         self.pending_bytes -= len;
