@@ -21,6 +21,7 @@ use lock::Lock;
 use nix::unistd::Uid;
 pub(crate) use refrain_gateway::intercept::table::Gateway;
 use refrain_gateway::intercept::{
+    removed::Clients,
     rule::InterceptRule,
     table::{COMMENT, TABLE},
 };
@@ -45,6 +46,10 @@ const QUEUE: &str = "table inet refrain_check {
   }
 }
 ";
+
+/// The context of an error.
+const NOT_ASKED: &str =
+    "cannot list open connections: those that are no longer redirected may wait without an error";
 
 /// How long connections in their handshake may take, between the gate's end and the table's. A table of network
 /// address translation that goes earlier leaves some of them hanging.
@@ -238,8 +243,13 @@ fn refused(rules: &[InterceptRule]) -> String {
 /// Removes the table: first the gate, so that no connection is about to be redirected, then the rest.
 fn remove() -> anyhow::Result<()> {
     close_gate();
+    let clients = Clients::list().context(NOT_ASKED);
     nft(&["delete", "table", "inet", "refrain"], "").context("cannot remove the rules")?;
     routes::remove();
+    match clients {
+        Ok(clients) => clients.ask_for_servers(),
+        Err(error) => crate::stderr::warn(format!("{error:#}")),
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use refrain_gateway::intercept::removed::{Clients, Removals};
 use serde_json::Value;
 use tokio::{
     runtime::Builder,
@@ -12,21 +13,29 @@ use tokio::{
 };
 
 use super::{
-    ANSWERS, ControlGroups, Lock, OnArguments, Ruleset, check, remove, replace, routes, table,
+    ANSWERS, ControlGroups, Lock, NOT_ASKED, OnArguments, Ruleset, check, remove, replace, routes,
+    table,
 };
 use crate::stderr;
 
 /// How often control groups are looked at: a service that was restarted goes direct for so long.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many looks there are for each look at the firewall, which starts a program.
+/// How many looks there are for each look at the firewall, which starts a program. The removal of the table is noticed
+/// at once. The removal of its rules alone is not.
 const LOOKS_AT_TABLE: u32 = 5;
+
+/// How often clients are asked after others removed the rules: packets of the moment may still end a connection of the
+/// near end after the first time.
+const QUESTIONS: u32 = 2;
 
 /// What is kept loaded.
 struct Kept {
     ruleset: Ruleset,
     /// The control groups of the script that is loaded; none if another script is to be loaded.
     loaded: Option<ControlGroups>,
+    /// How often clients of open connections are still to be asked whether they are open.
+    questions: u32,
 }
 
 /// Loads the rules, keeps them loaded, and removes them after SIGTERM or Ctrl-C.
@@ -41,12 +50,15 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut kept = Kept::read(arguments)?;
     let _lock = Lock::take()?;
+    let removals = Removals::watch().context("cannot watch the firewall")?;
     kept.look(false)?;
     let mut looks = interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut count = 0;
+    let mut has_noticed = false;
     let mut reported = None;
     loop {
+        let mut is_removed = false;
         select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -54,10 +66,18 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
                 Ok(read) => kept = read,
                 Err(error) => stderr::warn(format!("the loaded rules are unchanged: {error:#}")),
             },
-            _ = looks.tick() => count += 1,
+            // Once in each interval: another program may remove the table each time.
+            () = removals.next(), if !has_noticed => {
+                has_noticed = true;
+                is_removed = true;
+            }
+            _ = looks.tick() => {
+                has_noticed = false;
+                count += 1;
+            }
         }
         // What fails now may succeed at the next look: a group that went meanwhile, or rules that others are loading.
-        let looks_at_table = count % LOOKS_AT_TABLE == 0;
+        let looks_at_table = is_removed || count % LOOKS_AT_TABLE == 0;
         let failed = kept.look(looks_at_table).err();
         let failed = failed.map(|error| format!("{error:#}"));
         if let Some(error) = failed.as_ref().filter(|_| failed != reported) {
@@ -85,6 +105,7 @@ impl Kept {
         Ok(Kept {
             ruleset,
             loaded: None,
+            questions: 0,
         })
     }
 
@@ -93,6 +114,9 @@ impl Kept {
         let present = ControlGroups::of(&self.ruleset.rules)?;
         let is_gone = looks_at_table && !table()?.is_some_and(|table| has_rules(&table));
         let is_stale = |loaded| present.has_news(loaded);
+        if is_gone && self.loaded.is_some() {
+            self.questions = QUESTIONS;
+        }
         if is_gone || self.loaded.as_ref().is_none_or(is_stale) {
             // What fails is tried again.
             self.loaded = None;
@@ -101,6 +125,10 @@ impl Kept {
         } else if looks_at_table && self.ruleset.script(&present).contains(ANSWERS) {
             // A program that configures networks may have removed them.
             routes::add()?;
+        }
+        if self.questions > 0 {
+            self.questions -= 1;
+            Clients::list().context(NOT_ASKED)?.ask_for_near_end();
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Gateways that die, hang, drain or are removed.
 
 use std::{
-    io::Read,
+    io::{ErrorKind, Read, Write},
     net::{TcpListener, TcpStream},
     process::{Child, Command},
     sync::atomic::{AtomicBool, Ordering},
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     common::eventually,
-    world::{ORIGIN, Outcome, SITE, USER, World, ask, ok, outcome, within},
+    world::{ORIGIN, Outcome, SITE, USER, World, ask, ok, on, outcome, within},
 };
 
 pub(crate) fn signal(child: &Option<Child>, signal: Signal) {
@@ -221,4 +221,60 @@ fn a_flood_of_connections_is_not_taken_for_a_gateway_that_hangs() {
     let near = world.near.as_mut().expect("it runs");
     assert!(near.try_wait().expect("a child").is_none(), "it was killed");
     world.wait_for(Outcome::Carried);
+}
+
+/// A client that only reads, of a server that sends a byte each 10 ms.
+fn reader(world: &World) -> TcpStream {
+    let server = within(&world.service, || TcpListener::bind("10.77.0.2:8085")).expect("a port");
+    let reader = within(&world.site, || TcpStream::connect("10.77.0.2:8085")).expect("a server");
+    thread::spawn(move || {
+        let (mut stream, _) = server.accept()?;
+        loop {
+            stream.write_all(b"x")?;
+            sleep(Duration::from_millis(10));
+        }
+        #[expect(unreachable_code, reason = "it has the type of the thread's result")]
+        Ok::<_, std::io::Error>(())
+    });
+    let limit = Some(Duration::from_secs(5));
+    reader.set_read_timeout(limit).expect("a socket");
+    reader
+}
+
+#[test]
+fn a_client_that_only_reads_learns_that_the_rules_are_gone() {
+    for is_kept in [true, false] {
+        let Some(mut world) = World::new() else {
+            return;
+        };
+        match is_kept {
+            true => {
+                let config = world.path("near.toml");
+                let mut command = world.command(&on(&config, &["--keep"]));
+                world.kept = Some(command.spawn().expect("it runs"));
+            }
+            false => world.intercept(),
+        }
+        world.wait_for(Outcome::Carried);
+        let mut reader = reader(&world);
+        reader.read_exact(&mut [0; 10]).expect("a stream");
+        match is_kept {
+            true => within(&world.site, || {
+                ok(Command::new("nft").args(["flush", "ruleset"]));
+            }),
+            false => drop(world.refrain_ok(&["intercept", "off"])),
+        }
+        // For longer than the rules are gone.
+        let until = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < until {
+            match reader.read(&mut [0; 100]) {
+                Ok(0) => panic!("an end, as if all bytes had come"),
+                Ok(_) => {}
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{is_kept}");
+                    break;
+                }
+            }
+        }
+    }
 }

@@ -6,7 +6,8 @@
 //! answers         whether the answers to clients' addresses come to this machine
 //! gate            renews the gate while the gateway accepts connections and has a link
 //! handling        how the gateway handles a redirected connection: it learns this from the port
-//! netlink         messages to the kernel about routes and held packets
+//! netlink         messages to the kernel about routes, held packets and the firewall
+//! removed         a table that was removed: when, and what becomes of open connections
 //! queue           packets that the firewall holds until the gateway has decided about them
 //! server_name     the name of the server, in a client's first bytes
 //! proxy_protocol  a header that tells a server the client's address
@@ -22,6 +23,7 @@ pub(crate) mod handling;
 mod netlink;
 pub(crate) mod proxy_protocol;
 pub mod queue;
+pub mod removed;
 pub mod rule;
 pub mod server_name;
 pub mod table;

@@ -1,15 +1,16 @@
 //! Messages to the kernel by netlink (linux/netlink.h): a header, that of the protocol, and attributes.
 
-use std::{io, time::Duration};
+use std::{io, iter, time::Duration};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 const AF_NETLINK: i32 = 16;
+pub(super) const NETLINK_NETFILTER: i32 = 12;
 pub(super) const NLM_F_REQUEST: u16 = 1;
 
 /// The header of a message, and of an attribute.
 pub(super) const HEADER_BYTES: usize = 16;
-pub(super) const ATTRIBUTE_BYTES: usize = 4;
+const ATTRIBUTE_BYTES: usize = 4;
 
 /// The kernel answers at once.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -49,6 +50,36 @@ pub(super) fn message(
 /// A message's kind.
 pub(super) fn kind(message: &[u8]) -> Option<u16> {
     bytes_at(message, 4).map(u16::from_ne_bytes)
+}
+
+/// The messages that were received together.
+pub(super) fn messages(mut received: &[u8]) -> impl Iterator<Item = &[u8]> {
+    iter::from_fn(move || {
+        let length = u32::from_ne_bytes(bytes_at(received, 0)?) as usize;
+        let message = received.get(..length).filter(|_| length >= HEADER_BYTES)?;
+        received = received
+            .get(length.next_multiple_of(4)..)
+            .unwrap_or_default();
+        Some(message)
+    })
+}
+
+/// The attributes in these bytes: the kind of each and its value.
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    // Two bits say how the value is written.
+    const KIND: u16 = 0x3fff;
+    iter::from_fn(move || {
+        let [a, b, c, d] = bytes_at(bytes, 0)?;
+        let length = usize::from(u16::from_ne_bytes([a, b]));
+        let value = bytes.get(ATTRIBUTE_BYTES..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([c, d]) & KIND, value))
+    })
+}
+
+/// The value of the attribute of this kind.
+pub(super) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find_map(|(other, value)| (other == kind).then_some(value))
 }
 
 pub(super) fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

@@ -14,12 +14,11 @@ use socket2::{SockRef, Socket};
 use tokio::net::UnixDatagram;
 
 use super::{
-    netlink::{self, ATTRIBUTE_BYTES, NLM_F_REQUEST, bytes_at, kind},
+    netlink::{self, NETLINK_NETFILTER, NLM_F_REQUEST, attributes, bytes_at, kind},
     table::REFUSED_MARK,
 };
 
 /// Numbers of linux/netlink.h, linux/netfilter/nfnetlink.h and linux/netfilter/nfnetlink_queue.h.
-const NETLINK_NETFILTER: i32 = 12;
 const NLMSG_ERROR: u16 = 2;
 const NLM_F_ACK: u16 = 4;
 const NFNL_SUBSYS_QUEUE: u16 = 3 << 8;
@@ -184,15 +183,10 @@ pub fn read_packet(message: &[u8]) -> Option<Packet> {
         return None;
     }
     let length = u32::from_ne_bytes(bytes_at(message, 0)?) as usize;
-    let mut rest = message.get(HEADER_BYTES..length)?;
     let mut packet = Packet { id: 0, opens: None };
     let mut has_id = false;
-    while let Some([a, b, c, d]) = bytes_at(rest, 0) {
-        let length = usize::from(u16::from_ne_bytes([a, b]));
-        let Some(value) = rest.get(ATTRIBUTE_BYTES..length) else {
-            break;
-        };
-        match u16::from_ne_bytes([c, d]) {
+    for (kind, value) in attributes(message.get(HEADER_BYTES..length)?) {
+        match kind {
             NFQA_PACKET_HDR => {
                 packet.id = u32::from_be_bytes(bytes_at(value, 0)?);
                 has_id = true;
@@ -200,7 +194,6 @@ pub fn read_packet(message: &[u8]) -> Option<Packet> {
             NFQA_PAYLOAD => packet.opens = opens(value),
             _ => {}
         }
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     has_id.then_some(packet)
 }
