@@ -133,9 +133,10 @@ impl Case {
     /// Why connections may hang.
     pub(super) fn known_hang(self) -> Option<&'static str> {
         match self.event {
-            Event::Flush | Event::FlushKept => Some(
+            Event::Flush => Some(
                 "The kernel no longer translates the addresses of open connections, so the near end's packets reach \
-                 no program. A program that only reads, or waits for an answer, sees no error. A program that sends is reset",
+                 no program. A program that only reads, or waits for an answer, sees no error. A program that sends is \
+                 reset. `--keep` prevents this",
             ),
             _ => None,
         }
