@@ -54,10 +54,12 @@ pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>
 
 /// The start of a SHA-256: short enough to read in a failed comparison.
 pub(crate) fn digest(bytes: &[u8]) -> String {
+    format!("{} of {} bytes", &sha256(bytes)[..24], bytes.len())
+}
+
+/// A SHA-256 in hexadecimal digits.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    let start: String = digest.as_ref()[..12]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("{start} of {} bytes", bytes.len())
+    let digits = digest.as_ref().iter();
+    digits.map(|byte| format!("{byte:02x}")).collect()
 }

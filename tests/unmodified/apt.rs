@@ -2,10 +2,8 @@
 
 use std::{fs, path::Path};
 
-use ring::digest::{SHA256, digest as hash};
-
 use crate::{
-    common::{content::letters, digest, nginx::Nginx, programs::run_ok},
+    common::{content::letters, digest, nginx::Nginx, programs::run_ok, sha256},
     place::{Needs, Place, Program, listen_lines},
 };
 
@@ -44,11 +42,7 @@ fn publish(www: &Path, folder: &Path) -> Vec<u8> {
         &["--root-owner-group", "--build", "content", "built.deb"],
     );
     let package = fs::read(folder.join("built.deb")).expect("a package");
-    let sum: String = hash(&SHA256, &package)
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let sum = sha256(&package);
     let bytes = package.len();
     let index =
         format!("{control}Filename: ./content_1.0_all.deb\nSize: {bytes}\nSHA256: {sum}\n\n");

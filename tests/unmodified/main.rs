@@ -11,10 +11,12 @@
 //! A further program is a file with its `PROGRAM`, and a line of the table below.
 
 mod apt;
+mod cargo;
 #[path = "../common/mod.rs"]
 mod common;
 mod crowd;
 mod git;
+mod pip;
 mod place;
 mod postgres;
 mod samba;
@@ -41,8 +43,10 @@ macro_rules! tests {
 
 tests! {
     apt: intercepted, forwarded, inside_run;
+    cargo: intercepted, inside_run;
     crowd: intercepted;
     git: intercepted, forwarded, inside_run;
+    pip: intercepted, inside_run;
     postgres: intercepted, forwarded, inside_run;
     samba: intercepted, forwarded, inside_run;
     ssh: intercepted, forwarded, inside_run;
