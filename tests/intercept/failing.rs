@@ -168,33 +168,36 @@ fn connections_go_direct_while_the_far_end_drains() {
 
 #[test]
 fn without_descriptors_no_connection_hangs_and_later_ones_go_direct() {
-    let Some(world) = World::new() else {
-        return;
-    };
-    let mut open = world.open();
-    let near = world.near.as_ref().expect("it runs").id();
-    let used = std::fs::read_dir(format!("/proc/{near}/fd")).expect("its descriptors");
-    let used = used.count();
-    // As its user: in a container, root may not.
-    let limit = |count: usize| {
-        ok(Command::new("setpriv")
-            .args(["--reuid", USER, "--regid", USER, "--clear-groups"])
-            .args(["prlimit", "--pid", &near.to_string()])
-            .arg(format!("--nofile={count}:")));
-    };
-    limit(used);
-    // Those that are still free below.
-    let idle = || (0..used).map(|_| TcpStream::connect(ORIGIN));
-    let idle: Vec<_> = within(&world.site, || idle().collect());
-    eventually("connections that go direct", || {
-        let outcome = world.connect();
-        assert_ne!(outcome, Outcome::Hung);
-        (outcome == Outcome::Direct).then_some(())
-    });
-    drop(idle);
-    assert_eq!(ask(&mut open, SITE), Outcome::Carried);
-    limit(1024);
-    world.wait_for(Outcome::Carried);
+    let ends: [fn(&World) -> &Option<Child>; 2] = [|world| &world.near, |world| &world.far];
+    for end in ends {
+        let Some(world) = World::new() else {
+            return;
+        };
+        let mut open = world.open();
+        let gateway = end(&world).as_ref().expect("it runs").id();
+        let used = std::fs::read_dir(format!("/proc/{gateway}/fd")).expect("its descriptors");
+        let used = used.count();
+        // As its user: in a container, root may not.
+        let limit = |count: usize| {
+            ok(Command::new("setpriv")
+                .args(["--reuid", USER, "--regid", USER, "--clear-groups"])
+                .args(["prlimit", "--pid", &gateway.to_string()])
+                .arg(format!("--nofile={count}:")));
+        };
+        limit(used);
+        // Those that are still free below.
+        let idle = || (0..used).map(|_| TcpStream::connect(ORIGIN));
+        let idle: Vec<_> = within(&world.site, || idle().collect());
+        eventually("connections that go direct", || {
+            let outcome = world.connect();
+            assert_ne!(outcome, Outcome::Hung);
+            (outcome == Outcome::Direct).then_some(())
+        });
+        drop(idle);
+        assert_eq!(ask(&mut open, SITE), Outcome::Carried);
+        limit(1024);
+        world.wait_for(Outcome::Carried);
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use refrain_proto::{
     ResetReason,
     codes::{refusal, reset},
 };
+use rustix::io::Errno;
 
 /// A refusal a line: its name, its code on the wire, and what people read, of `{end}`, the end that
 /// was to connect.
@@ -177,6 +178,10 @@ impl Refusal {
 
     /// What a failed `connect(2)` to the target means to the client.
     pub(crate) fn from_connect_error(error: &io::Error) -> Refusal {
+        const OF_THE_SYSTEM: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+        if Errno::from_io_error(error).is_some_and(|errno| OF_THE_SYSTEM.contains(&errno)) {
+            return Refusal::by_own_limit(format!("no further socket: {error}"));
+        }
         match error.kind() {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
                 Refusal::ConnectionRefused

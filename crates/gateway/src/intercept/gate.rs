@@ -29,8 +29,10 @@ const RENEW_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a probe may take. A slower gateway gets no new connections.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// How long it is not renewed after a connection could not be accepted: others would be lost too.
+/// How long it is not renewed after a connection found a gateway without resources: others would be lost too. Each time
+/// that this soon happens again, it is twice as long, up to the second.
 const SUSPENDED: Duration = Duration::from_secs(1);
+const SUSPENDED_MAX: Duration = Duration::from_secs(32);
 
 /// The gate, as its gateway keeps it.
 #[derive(Debug)]
@@ -44,8 +46,14 @@ pub(crate) struct Gate {
     /// Whether it is closed for good.
     is_closing: AtomicBool,
     renewed: Mutex<Option<Instant>>,
-    /// Until then, it is not renewed.
-    suspended_until: Mutex<Option<Instant>>,
+    suspension: Mutex<Option<Suspension>>,
+}
+
+/// A time in which the gate is not renewed.
+#[derive(Debug, Clone, Copy)]
+struct Suspension {
+    until: Instant,
+    length: Duration,
 }
 
 impl Default for Gate {
@@ -56,7 +64,7 @@ impl Default for Gate {
             is_bypassed: AtomicBool::default(),
             is_closing: AtomicBool::default(),
             renewed: Mutex::default(),
-            suspended_until: Mutex::default(),
+            suspension: Mutex::default(),
         }
     }
 }
@@ -77,15 +85,25 @@ impl Gate {
         self.is_bypassed.store(on, Ordering::Relaxed);
     }
 
-    /// A connection could not be accepted, for lack of a descriptor: lets no further ones be intercepted for a while.
+    /// A gateway had no resources for a connection: lets no further ones be intercepted for a while.
     pub(crate) fn suspend(&self) {
-        let until = Instant::now() + SUSPENDED;
-        *self.suspended_until.lock().expect("held for a moment") = Some(until);
+        let now = Instant::now();
+        let mut suspension = self.suspension.lock().expect("held for a moment");
+        let length = match *suspension {
+            // It was redirected while the gate was still open.
+            Some(Suspension { until, .. }) if now < until => return,
+            Some(Suspension { until, length }) if now < until + length => {
+                (2 * length).min(SUSPENDED_MAX)
+            }
+            _ => SUSPENDED,
+        };
+        let until = now + length;
+        *suspension = Some(Suspension { until, length });
     }
 
     fn is_suspended(&self) -> bool {
-        let until = *self.suspended_until.lock().expect("held for a moment");
-        until.is_some_and(|until| Instant::now() < until)
+        let suspension = *self.suspension.lock().expect("held for a moment");
+        suspension.is_some_and(|suspension| Instant::now() < suspension.until)
     }
 
     /// Whether users closed it.
@@ -191,5 +209,30 @@ async fn probe(gate: &Gate, listener: SocketAddr) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
         Ok(_) => Err(io::ErrorKind::InvalidData.into()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn suspensions_grow_as_long_as_the_lack_lasts() {
+        let gate = Gate::default();
+        for seconds in [1, 2, 4, 8, 16, 32, 32, 1] {
+            if seconds == 1 {
+                advance(2 * SUSPENDED_MAX).await;
+            }
+            assert!(!gate.is_suspended());
+            gate.suspend();
+            advance(Duration::from_millis(500)).await;
+            // Of a connection that the table still redirected.
+            gate.suspend();
+            advance(Duration::from_secs(seconds) - Duration::from_millis(501)).await;
+            assert!(gate.is_suspended(), "{seconds}");
+            advance(Duration::from_millis(1)).await;
+        }
     }
 }

@@ -29,6 +29,9 @@ impl Client {
         let peer = listener.gateway.config.role.peer();
         let refused = |refusal: Refusal| {
             let reason = refusal.describe(peer);
+            if matches!(refusal, Refusal::Limit(_)) {
+                listener.gateway.gate.suspend();
+            }
             listener.refuse(
                 &refusal,
                 format!("refused a {kind} connection to {target}: {reason}"),
