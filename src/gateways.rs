@@ -290,7 +290,10 @@ async fn serve_local(tasks: &mut Tasks, role: Role, gateway: &Arc<Gateway>) -> O
             Some(file)
         }
         Err(error) => {
-            tracing::debug!(%error, "no local socket: `refrain status` needs --admin here");
+            tracing::info!(
+                "no local socket: {error} (set XDG_RUNTIME_DIR to a folder of this user; without it, `refrain status` \
+                 needs --admin, and `refrain run` needs --socks5)"
+            );
             None
         }
     }

@@ -7,9 +7,9 @@ mod routes;
 mod ruleset;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread::sleep,
     time::Duration,
 };
@@ -136,11 +136,32 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
         (false, Some(missing)) => bail!(missing),
         (false, None) => {
             let _lock = Lock::take()?;
+            warn_of_missing_interfaces(&ruleset.rules);
             replace(&ruleset.rules, &script)
         }
         (true, missing) => {
             missing.into_iter().for_each(crate::stderr::warn);
+            warn_of_missing_interfaces(&ruleset.rules);
+            // Others cannot have the firewall check it.
+            if Uid::effective().is_root()
+                && let Err(error) = check(&ruleset.rules, &script)
+            {
+                crate::stderr::warn(format!("{error:#}"));
+            }
             Ok(io::stdout().write_all(script.as_bytes())?)
+        }
+    }
+}
+
+/// Such an interface may come later. A misspelt one never does.
+fn warn_of_missing_interfaces(rules: &[InterceptRule]) {
+    let names = rules.iter().flat_map(InterceptRule::interfaces);
+    let names: BTreeSet<_> = names.filter(|name| *name != "*").collect();
+    for name in names {
+        if !Path::new("/sys/class/net").join(name).exists() {
+            crate::stderr::warn(format!(
+                "no network interface is named \"{name}\" now (in={name})"
+            ));
         }
     }
 }
@@ -348,8 +369,15 @@ fn show(json: bool) -> anyhow::Result<()> {
             "no rules are loaded (`refrain intercept on` loads them)"
         )?);
     };
+    let any_resets = rules
+        .iter()
+        .any(|loaded| loaded.rule.contains("on_failure=reset"));
     let state = match gate {
         Some(Gate::Open) => "gate open: connections are redirected",
+        Some(Gate::Closed) if any_resets => {
+            "gate closed: the near end does not run, has no link, or is bypassed; connections go direct, and those of \
+             on_failure=reset only to the near end"
+        }
         Some(Gate::Closed) => {
             "gate closed: the near end does not run, has no link, or is bypassed; connections go direct"
         }

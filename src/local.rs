@@ -96,6 +96,8 @@ pub(crate) struct NoneFound {
     looked: String,
     /// Whether this user may not read one of these places.
     pub is_denied: bool,
+    /// Whether one is there, and does not answer.
+    is_silent: bool,
 }
 
 /// The gateways on this machine.
@@ -141,6 +143,9 @@ fn or_else_advise<T>(found: anyhow::Result<T>, options: &str) -> anyhow::Result<
         }) => {
             anyhow!("{error}; run the command as root or as the gateway's user, or give {options}")
         }
+        Some(NoneFound {
+            is_silent: true, ..
+        }) => anyhow!("{error}; or give {options}"),
         Some(_) => anyhow!("{error}; start one, or give {options}"),
         None => error,
     })
@@ -202,6 +207,7 @@ fn look_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Looked> {
     let none = found.is_empty().then(|| NoneFound {
         looked: looked.join(", "),
         is_denied,
+        is_silent: !silent.is_empty(),
     });
     Ok(Looked {
         found,
@@ -263,14 +269,7 @@ pub(crate) fn read_token(path: &Path) -> anyhow::Result<String> {
 
 /// Asks one gateway for its status.
 pub(crate) fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError> {
-    let unreachable = |cause: anyhow::Error| {
-        let place = place.clone();
-        match io_kind(&cause) {
-            Some(io::ErrorKind::PermissionDenied) => AskError::Denied(place),
-            _ if is_silence(&cause) => AskError::Silent { place },
-            _ => AskError::Unreachable { place, cause },
-        }
-    };
+    let unreachable = |cause| AskError::of(place, cause);
     let (code, json) = match place {
         Place::Socket(path) => request(path, Method::GET, "/status").map_err(unreachable)?,
         Place::Address(address) => get(address, token).map_err(unreachable)?,
@@ -346,7 +345,7 @@ pub(crate) fn post(place: &Place, page: &str) -> anyhow::Result<()> {
             "the gateway at {place} has no local socket that this user can find (run this as its user or as root)"
         );
     };
-    match request(path, Method::POST, page)? {
+    match request(path, Method::POST, page).map_err(|cause| AskError::of(place, cause))? {
         (200, _) => Ok(()),
         (404 | 405, _) => bail!("the gateway at {place} is of an older version: restart it"),
         (code, _) => bail!("the gateway at {place} answered with HTTP status {code}"),
@@ -354,6 +353,15 @@ pub(crate) fn post(place: &Place, page: &str) -> anyhow::Result<()> {
 }
 
 impl AskError {
+    fn of(place: &Place, cause: anyhow::Error) -> AskError {
+        let place = place.clone();
+        match io_kind(&cause) {
+            Some(io::ErrorKind::PermissionDenied) => AskError::Denied(place),
+            _ if is_silence(&cause) => AskError::Silent { place },
+            _ => AskError::Unreachable { place, cause },
+        }
+    }
+
     /// Whether nothing listens there.
     fn is_refusal(&self) -> bool {
         let AskError::Unreachable { cause, .. } = self else {
@@ -515,6 +523,7 @@ mod tests {
         let found = NoneFound {
             looked: "/run/refrain (this user cannot read it)".to_owned(),
             is_denied: true,
+            is_silent: false,
         };
         let advised = or_else_advise(Err::<(), _>(found.into()), "--peer");
         let advised = advised.expect_err("none").to_string();

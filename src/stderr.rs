@@ -26,7 +26,15 @@ pub(crate) fn cannot_open(path: &Path) -> String {
     format!("cannot open \"{}\"", path.display())
 }
 
-/// All at once, so that lines of several threads stay whole.
+/// All at once, so that lines of several threads stay whole. A user's text may have control characters, which would
+/// change a terminal.
 fn write(text: impl Display) {
-    let _ = io::stderr().write_all(text.to_string().as_bytes());
+    let mut written = String::new();
+    for char in text.to_string().chars() {
+        match char.is_control() && char != '\n' {
+            true => written.extend(char.escape_default()),
+            false => written.push(char),
+        }
+    }
+    let _ = io::stderr().write_all(written.as_bytes());
 }

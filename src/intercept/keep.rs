@@ -14,9 +14,9 @@ use tokio::{
 
 use super::{
     ANSWERS, ControlGroups, Lock, NOT_ASKED, OnArguments, Ruleset, check, remove, replace, routes,
-    table,
+    table, warn_of_missing_interfaces,
 };
-use crate::stderr;
+use crate::{in_words, stderr};
 
 /// How often control groups are looked at: a service that was restarted goes direct for so long.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -63,8 +63,11 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => match Kept::read(arguments) {
-                Ok(read) => kept = read,
-                Err(error) => stderr::warn(format!("the loaded rules are unchanged: {error:#}")),
+                Ok(read) => {
+                    stderr::warn("SIGHUP: loading the rules again");
+                    kept = read;
+                }
+                Err(error) => stderr::warn(format!("the loaded rules are unchanged: {}", in_words(&error))),
             },
             // Once in each interval: another program may remove the table each time.
             () = removals.next(), if !has_noticed => {
@@ -79,7 +82,7 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
         // What fails now may succeed at the next look: a group that went meanwhile, or rules that others are loading.
         let looks_at_table = is_removed || count % LOOKS_AT_TABLE == 0;
         let failed = kept.look(looks_at_table).err();
-        let failed = failed.map(|error| format!("{error:#}"));
+        let failed = failed.map(|error| in_words(&error));
         if let Some(error) = failed.as_ref().filter(|_| failed != reported) {
             stderr::warn(error);
         }
@@ -101,6 +104,7 @@ impl Kept {
     fn read(arguments: &OnArguments) -> anyhow::Result<Kept> {
         let ruleset = Ruleset::read(arguments)?;
         let present = ControlGroups::of(&ruleset.rules)?;
+        warn_of_missing_interfaces(&ruleset.rules);
         check(&ruleset.rules, &ruleset.script(&present))?;
         Ok(Kept {
             ruleset,
@@ -115,7 +119,10 @@ impl Kept {
         let is_gone = looks_at_table && !table()?.is_some_and(|table| has_rules(&table));
         let is_stale = |loaded| present.has_news(loaded);
         if is_gone && self.loaded.is_some() {
+            stderr::warn("another program removed the rules: loading them again");
             self.questions = QUESTIONS;
+        } else if self.loaded.as_ref().is_some_and(is_stale) {
+            stderr::warn("a control group of a rule was made: loading the rules again");
         }
         if is_gone || self.loaded.as_ref().is_none_or(is_stale) {
             // What fails is tried again.

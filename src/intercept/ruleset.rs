@@ -55,7 +55,16 @@ fn of_far_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
 
 fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
     let file = arguments.config.display();
-    let config = gateways::near_end_of(&arguments.config, &[])?;
+    let config =
+        gateways::near_end_of(&arguments.config, &[]).map_err(
+            |error| match gateways::config_of::<Far>(&arguments.config, &[]) {
+                Ok(_) => UsageError(anyhow!(
+                    "{file}: {error} (is this the file of a far end? It needs --far)"
+                ))
+                .into(),
+                Err(_) => error,
+            },
+        )?;
     let Some(port) = config.redirected_port() else {
         return Err(UsageError(anyhow!("{file}: needs transparent = \"PORT\"")).into());
     };
@@ -63,13 +72,19 @@ fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
     let rules: Vec<_> = given.chain(&config.intercept).cloned().collect();
     if rules.is_empty() {
         let text = "no rule: add intercept = [\"port=80,443 dst=10.20.0.0/16\"] to";
-        return Err(UsageError(anyhow!("{text} {file}, or give --rule")).into());
+        let end = "`refrain intercept off` removes loaded rules";
+        return Err(UsageError(anyhow!("{text} {file}, or give --rule ({end})")).into());
     }
     InterceptRule::check_all(&rules).map_err(|error| UsageError(error.into()))?;
     let is_unknown = |rule: &&InterceptRule| rule.has_name() || !config.has_listener_of(rule);
     if let Some(rule) = arguments.rule.iter().find(is_unknown) {
         let text = "the near end must know of rules with name, client_address, action=pass, refusal and on_refusal";
         return Err(UsageError(anyhow!("--rule \"{rule}\": {text} (add it to {file})")).into());
+    }
+    let mut forwarded = arguments.rule.iter().filter(|rule| rule.is_forwarded());
+    if let Some(rule) = forwarded.next().filter(|_| !config.takes_forwarded()) {
+        let text = "in= is for connections of other machines: it needs transparent = \"*:PORT\" in";
+        return Err(UsageError(anyhow!("--rule \"{rule}\": {text} {file}")).into());
     }
     let user = user(arguments.user.as_deref())?;
     Ok(Ruleset {

@@ -74,7 +74,9 @@ impl Proxy {
 
     fn unreachable(&self, error: &io::Error) -> String {
         let proxy = &self.address;
-        format!("cannot reach the proxy {proxy}: {error} (is the near end running, with --socks5?)")
+        format!(
+            "cannot reach the proxy {proxy}: {error} (is the near end running, with --socks5, and does its --clients admit 127.0.0.1?)"
+        )
     }
 
     /// Why the proxy did not connect, in the words of near ends.

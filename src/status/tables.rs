@@ -70,7 +70,7 @@ pub(super) fn print(status: &Status, view: View, out: &mut impl Write) -> io::Re
             Interception {
                 gate_open: true, ..
             } => "on, if `refrain intercept on` has loaded the rules",
-            _ => "off, because no link is up: new connections go direct",
+            _ => "off, because no link takes new connections: they go direct",
         };
         writeln!(out, "interception: {state}")?;
     }

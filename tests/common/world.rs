@@ -343,6 +343,15 @@ impl World {
         });
     }
 
+    /// Waits until the firewall no longer redirects. Before, the near end passes by what no link takes.
+    #[track_caller]
+    pub(crate) fn wait_until_closed(&self) {
+        eventually("a closed gate", || {
+            let shown = self.refrain_ok(&["intercept", "show"]);
+            shown.starts_with("gate closed").then_some(())
+        });
+    }
+
     /// Connects again and again in four threads while `action` runs, and for a second after it.
     pub(crate) fn meanwhile(&self, action: impl FnOnce()) -> Vec<Outcome> {
         let own = self.crowds.fetch_add(1, Ordering::Relaxed);

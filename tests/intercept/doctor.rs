@@ -63,7 +63,7 @@ fn rules_that_work_have_no_problem_and_a_closed_gate_has_its_cause() {
 
     signal(&world.far, Signal::KILL);
     world.far.take().expect("it runs").wait().expect("it ends");
-    world.wait_for(Outcome::Direct);
+    world.wait_until_closed();
     let found = doctor(&world);
     found.expect("problem", "gate", &["the near end has no link", "peers"]);
     found.expect("problem", "link", &["down"]);

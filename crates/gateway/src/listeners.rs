@@ -14,9 +14,10 @@ mod transparent;
 
 use std::{
     future::Future,
+    hash::Hash,
     io,
     mem::discriminant,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{Arc, Mutex},
     time::Duration,
@@ -130,12 +131,31 @@ impl Listener {
 
     /// Logs that a client was refused because of this error.
     fn refuse<E: 'static>(&self, error: &E, reason: String) {
-        let refused = match &self.redirected {
+        self.log(discriminant(error), reason);
+    }
+
+    /// Logs that a redirected connection goes direct, since the link does not take it because of this refusal.
+    fn pass_by(&self, refusal: &Refusal, server: SocketAddr) {
+        self.note_limit(refusal);
+        let reason = refusal.describe(self.gateway.config.role.peer());
+        let event = format!("a redirected connection to {server} goes direct: {reason}");
+        self.log((discriminant(refusal), "direct"), event);
+    }
+
+    /// Has further connections go direct for a while, if one was refused by a limit.
+    fn note_limit(&self, refusal: &Refusal) {
+        if matches!(refusal, Refusal::Limit(_)) {
+            self.gateway.gate.suspend();
+        }
+    }
+
+    fn log<K: Hash + 'static>(&self, kind: K, event: String) {
+        let event = match &self.redirected {
             // Users do not know the listener of `refrain run`.
-            Some(_) => reason,
-            None => format!("listener {}: {reason}", self.way_in.listen),
+            Some(_) => event,
+            None => format!("listener {}: {event}", self.way_in.listen),
         };
-        self.refusals.add(discriminant(error), refused);
+        self.refusals.add(kind, event);
     }
 
     fn policy(&self) -> Arc<Policy> {

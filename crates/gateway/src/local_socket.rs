@@ -1,8 +1,9 @@
 //! A gateway's local socket: its admin pages for its own user and root, without any option.
 //!
 //! Each gateway has a socket of mode 0600, `near-PID.sock` or `far-PID.sock`, in a folder of mode
-//! 0700: `$XDG_RUNTIME_DIR/refrain`, or `/run/refrain`. `refrain status` and `refrain check` look
-//! there. A gateway that was killed leaves its socket behind; the next one that starts removes it.
+//! 0700: `$XDG_RUNTIME_DIR/refrain`, `/run/user/NUMBER/refrain` without this variable, or
+//! `/run/refrain`. `refrain status` and `refrain check` look there. A gateway that was killed leaves
+//! its socket behind; the next one that starts removes it.
 
 use std::{
     env, fs, io,
@@ -94,8 +95,12 @@ pub fn sockets(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// The user's folder, if there is one, and the system's.
 fn own_folders() -> Vec<PathBuf> {
-    let of_user = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let of_user = of_user.filter(|folder| folder.is_absolute());
+    let of_user = match env::var_os("XDG_RUNTIME_DIR") {
+        Some(folder) => Some(PathBuf::from(folder)).filter(|folder| folder.is_absolute()),
+        // Of a user who is logged in, and whose program has an environment of its own, as by sudo.
+        None => Some(PathBuf::from(format!("/run/user/{}", geteuid().as_raw())))
+            .filter(|folder| !geteuid().is_root() && folder.is_dir()),
+    };
     let bases = of_user.into_iter().chain([PathBuf::from("/run")]);
     bases.map(|base| base.join(FOLDER)).collect()
 }

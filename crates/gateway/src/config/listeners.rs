@@ -36,6 +36,12 @@ impl Config {
         Some(way_in.listen.port())
     }
 
+    /// Whether forwarded connections can be redirected to it.
+    pub fn takes_forwarded(&self) -> bool {
+        let mut ways_in = self.ways_in.iter();
+        ways_in.any(|way_in| *way_in.option == TRANSPARENT && way_in.listen.ip().is_unspecified())
+    }
+
     /// Whether this end connects from the addresses of clients.
     pub(crate) fn uses_clients_addresses(&self) -> bool {
         let of_rules = self.intercept.iter().any(InterceptRule::is_for_clients);
@@ -106,16 +112,23 @@ pub(super) fn read_intercept_rules(
     ways_in: &[WayIn],
 ) -> Result<Vec<InterceptRule>, ConfigError> {
     let rules = settings.many::<InterceptRule>(&INTERCEPT)?;
-    InterceptRule::check_all(&rules).map_err(|error| settings.wrong(&INTERCEPT, error))?;
+    InterceptRule::check_all(&rules).map_err(|error| {
+        let is_at_fault = |rule: &InterceptRule| rule.to_string() == error.rule();
+        let nth = rules.iter().position(is_at_fault).unwrap_or_default();
+        settings.wrong_nth(&INTERCEPT, nth, error)
+    })?;
     let mut listeners = ways_in
         .iter()
         .filter(|way_in| *way_in.option == TRANSPARENT);
     let is_wide = |way_in: &WayIn| way_in.listen.ip().is_unspecified();
-    match listeners.next() {
-        None if !rules.is_empty() => Err(settings.wrong(&INTERCEPT, "needs --transparent PORT")),
-        Some(way_in) if !is_wide(way_in) && rules.iter().any(InterceptRule::is_forwarded) => {
+    let forwarded = rules.iter().position(InterceptRule::is_forwarded);
+    match (listeners.next(), forwarded) {
+        (None, _) if !rules.is_empty() => {
+            Err(settings.wrong(&INTERCEPT, "needs --transparent PORT"))
+        }
+        (Some(way_in), Some(nth)) if !is_wide(way_in) => {
             let reason = "in= is for connections of other machines: it needs --transparent *:PORT";
-            Err(settings.wrong(&INTERCEPT, reason))
+            Err(settings.wrong_nth(&INTERCEPT, nth, reason))
         }
         _ => Ok(rules),
     }

@@ -29,6 +29,9 @@ const RENEW_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a probe may take. A slower gateway gets no new connections.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
+/// How long the kernel may take to connect it. It does so without the gateway, unless a firewall drops its packets.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+
 /// How long it is not renewed after a connection found a gateway without resources: others would be lost too. Each time
 /// that this soon happens again, it is twice as long, up to the second.
 const SUSPENDED: Duration = Duration::from_secs(1);
@@ -174,7 +177,7 @@ pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, port: u16)
                     gate.renew(&sockets);
                 }
             }
-            // A lack of descriptors, for example: the process works.
+            // A lack of descriptors, or a firewall, for example: the process works.
             Ok(Err(error)) => {
                 gate.count_progress();
                 let is_closing = gate.is_closing.load(Ordering::Relaxed);
@@ -199,7 +202,12 @@ async fn probe(gate: &Gate, listener: SocketAddr) -> io::Result<()> {
         .lock()
         .expect("held for a moment")
         .insert(port, own);
-    let ended = match socket.connect(listener).await {
+    let connected = timeout(CONNECT_TIMEOUT, socket.connect(listener)).await;
+    let connected = connected.unwrap_or_else(|_| {
+        let reason = "no answer (does a firewall drop packets of loopback?)";
+        Err(io::Error::new(io::ErrorKind::TimedOut, reason))
+    });
+    let ended = match connected {
         Ok(mut stream) => stream.read(&mut [0]).await,
         // Its end may come before its beginning is noticed.
         Err(error) => Err(error),

@@ -105,6 +105,18 @@ pub enum UndecidableRules {
     NoRest(String),
 }
 
+impl UndecidableRules {
+    /// The rule that is at fault.
+    pub(crate) fn rule(&self) -> &str {
+        match self {
+            UndecidableRules::OtherKeys(rule)
+            | UndecidableRules::OtherFailure(rule)
+            | UndecidableRules::Exact(rule)
+            | UndecidableRules::NoRest(rule) => rule,
+        }
+    }
+}
+
 impl InterceptRule {
     /// The control groups that it names.
     pub fn control_groups(&self) -> &[String] {
@@ -117,7 +129,7 @@ impl InterceptRule {
     }
 
     /// Whether it is about forwarded connections.
-    pub(crate) fn is_forwarded(&self) -> bool {
+    pub fn is_forwarded(&self) -> bool {
         !self.interfaces.is_empty()
     }
 
@@ -234,21 +246,12 @@ impl InterceptRule {
         server: SocketAddr,
         name: Option<&str>,
     ) -> (Action, Carriage) {
-        let in_one = |nets: &[IpNet], address: SocketAddr| {
-            let address = address.ip().to_canonical();
-            nets.is_empty() || nets.iter().any(|net| net.contains(&address))
-        };
         let has_name = |rule: &InterceptRule| {
             let mut names = rule.names.iter();
             rule.names.is_empty()
                 || name.is_some_and(|name| names.any(|pattern| pattern.covers_name(name)))
         };
-        let matches = |rule: &&InterceptRule| {
-            rule.has_port(server.port())
-                && in_one(&rule.sources, client)
-                && in_one(&rule.destinations, server)
-                && has_name(rule)
-        };
+        let matches = |rule: &&InterceptRule| rule.covers(client, server) && has_name(rule);
         match InterceptRule::from_first_name(rules, is_forwarded).find(matches) {
             Some(rule) => {
                 let carriage = Carriage {
@@ -261,6 +264,30 @@ impl InterceptRule {
             // Of rules that were changed, and that the near end or the kernel still have as they were.
             None => (Action::Direct, Carriage::default()),
         }
+    }
+
+    /// Whether a rule has connections from there to there reset while the near end does not work. The kernel may know
+    /// that it does not match.
+    pub(crate) fn any_resets(
+        rules: &[InterceptRule],
+        client: SocketAddr,
+        server: SocketAddr,
+    ) -> bool {
+        let mut resetting = rules
+            .iter()
+            .filter(|rule| rule.on_failure == OnFailure::Reset);
+        resetting.any(|rule| rule.covers(client, server))
+    }
+
+    /// Whether its ports and networks have such a connection.
+    fn covers(&self, client: SocketAddr, server: SocketAddr) -> bool {
+        let has = |nets: &[IpNet], address: SocketAddr| {
+            let address = address.ip().to_canonical();
+            nets.is_empty() || nets.iter().any(|net| net.contains(&address))
+        };
+        self.has_port(server.port())
+            && has(&self.sources, client)
+            && has(&self.destinations, server)
     }
 
     /// Whether the near end itself connects from the addresses of clients, so that the table brings the answers to it.

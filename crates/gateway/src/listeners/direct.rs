@@ -73,8 +73,7 @@ impl Client {
                 if refusal.is_of_target() {
                     listener.gateway.refused_targets.add(server);
                 }
-                let direct = format!("a redirected connection to {target} goes direct: {reason}");
-                listener.refuse(&refusal, direct);
+                listener.pass_by(&refusal, server);
                 self.relay(server, ClientAddress::Hidden, &early).await
             }
             Err(NotCarried::Lost(refusal)) => {

@@ -2,19 +2,31 @@
 
 use std::{
     mem::discriminant,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
 use super::{Client, Listener};
-use crate::access::{Login, LoginError};
+use crate::{
+    access::{Login, LoginError},
+    machine::is_of_this_machine,
+    options::TRANSPARENT,
+};
 
 impl Listener {
     /// Lets a client in, unless its address is not among those that may connect.
     pub(super) fn admit(&self, client: SocketAddr) -> Option<IpAddr> {
         let is_probe = self.gateway.gate.is_probe(client);
         let client = client.ip().to_canonical();
-        if is_probe || self.policy().access.admits(client) {
+        let access = &self.policy().access;
+        let is_redirected = *self.way_in.option == TRANSPARENT;
+        // Programs of this machine, which connect from any of its addresses.
+        let is_own = || is_of_this_machine(client) && access.admits(Ipv4Addr::LOCALHOST.into());
+        if is_probe || access.admits(client) || is_redirected && is_own() {
             return Some(client);
+        }
+        // The probe of another near end, which was stopped and still has the port too.
+        if is_redirected && client.is_loopback() {
+            return None;
         }
         let (kind, listener) = (self.way_in.kind(), self.way_in.listen);
         let refused =

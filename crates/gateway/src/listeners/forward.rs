@@ -5,7 +5,7 @@ use std::{io, sync::Arc, time::Duration};
 use socket2::SockRef;
 
 use super::Client;
-use crate::{intercept::handling::Carriage, refusal::Refusal, target::Target};
+use crate::{flow::FlowHandle, intercept::handling::Carriage, refusal::Refusal, target::Target};
 
 impl Client {
     pub(super) async fn forward(self) -> io::Result<()> {
@@ -25,19 +25,29 @@ impl Client {
         how: Carriage,
         early: Vec<u8>,
     ) -> io::Result<()> {
+        let opened = self.open(target, how).await;
+        self.carry_opened(kind, target, opened, early).await
+    }
+
+    /// The same with a flow that was opened, or refused.
+    pub(super) async fn carry_opened(
+        self,
+        kind: &str,
+        target: &Target,
+        opened: Result<FlowHandle, Refusal>,
+        early: Vec<u8>,
+    ) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
         let peer = listener.gateway.config.role.peer();
         let refused = |refusal: Refusal| {
             let reason = refusal.describe(peer);
-            if matches!(refusal, Refusal::Limit(_)) {
-                listener.gateway.gate.suspend();
-            }
+            listener.note_limit(&refusal);
             listener.refuse(
                 &refusal,
                 format!("refused a {kind} connection to {target}: {reason}"),
             );
         };
-        match self.open(target, how).await {
+        match opened {
             Ok(flow) => {
                 // Bytes flow before the target has answered: a refusal resets them.
                 self.run(flow, early).await.into_iter().for_each(refused);

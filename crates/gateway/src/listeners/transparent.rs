@@ -1,6 +1,6 @@
 //! Connections that the kernel redirected here: each is a flow to its original destination, unless a rule says otherwise.
 
-use std::{io, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use tokio::{io::AsyncReadExt, time::timeout};
 
@@ -60,7 +60,11 @@ impl Client {
         match action {
             Action::Optimize | Action::Pass => self.carry_redirected(&target, how, early).await,
             Action::Direct => self.relay(server, how.client_address, &early).await,
-            Action::Reject => Ok(()),
+            Action::Reject => {
+                let event = format!("reset a connection to {server}, which a rule rejects by name");
+                listener.log("rejected", event);
+                Ok(())
+            }
         }
     }
 
@@ -98,9 +102,24 @@ impl Client {
                     .await
             }
             None => {
+                let opened = self.open(target, how).await;
+                if let (Err(refusal), Some(server)) = (&opened, server)
+                    && !refusal.is_of_target()
+                    && self.may_pass_by(client, server)
+                {
+                    self.listener.pass_by(refusal, server);
+                    return self.relay(server, how.client_address, &early).await;
+                }
                 let early = [header, early].concat();
-                self.carry("redirected", target, how, early).await
+                self.carry_opened("redirected", target, opened, early).await
             }
         }
+    }
+    /// Whether a connection that no link takes may go direct. The gate is still open then, or open because of another far
+    /// end.
+    fn may_pass_by(&self, client: SocketAddr, server: SocketAddr) -> bool {
+        // A program in `refrain run` has no rules, and no other way.
+        let has_rules = self.listener.redirected.is_none();
+        has_rules && !InterceptRule::any_resets(&self.listener.policy().intercept, client, server)
     }
 }
