@@ -60,6 +60,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ("interception", "rules", interception::rules),
     ("interception", "gate", interception::gate),
     ("interception", "listener", interception::listener),
+    ("interception", "capability", interception::capability),
     (
         "interception",
         "control group",

@@ -47,6 +47,15 @@ const QUEUE: &str = "table inet refrain_check {
 }
 ";
 
+/// A script that copies packets, and is only checked.
+const COPIES: &str = "table inet refrain_check {
+  chain names {
+    type filter hook input priority 150
+    udp sport 53 ct direction reply log group 1
+  }
+}
+";
+
 /// The context of an error.
 const NOT_ASKED: &str =
     "cannot list open connections: those that are no longer redirected may wait without an error";
@@ -181,6 +190,24 @@ pub(crate) fn check(rules: &[InterceptRule], script: &str) -> anyhow::Result<()>
     }
     checked.with_context(|| refused(rules))?;
     Ok(())
+}
+
+/// Whether the firewall can copy DNS answers, if a rule has a name. Without them, rules with a name still work, so this is
+/// a warning.
+fn can_copy_dns(rules: &[InterceptRule]) -> bool {
+    // Others cannot ask the firewall, and only print the script.
+    if !rules.iter().any(InterceptRule::has_name) || is_root().is_err() {
+        return true;
+    }
+    let checked = nft(&["--check", "-f", "-"], COPIES);
+    if let Err(error) = &checked {
+        crate::stderr::warn(format!(
+            "names of servers are read from clients' first bytes only, and not from DNS answers: this system's nft and \
+             Linux do not know `log group`: {error} (load its modules with `modprobe -a nft_log nfnetlink_log`, or use a \
+             kernel with CONFIG_NFT_LOG and CONFIG_NETFILTER_NETLINK_LOG)"
+        ));
+    }
+    checked.is_ok()
 }
 
 /// Loads this script in place of what is loaded.

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, thread::sleep, time::Duration};
 
-use refrain_gateway::config::Config;
+use refrain_gateway::{config::Config, intercept::rule::InterceptRule};
 use serde_json::Value;
 
 use super::{Finding, context::Context, firewall, kernel_file::text_of, sockets::Listening};
@@ -85,7 +85,11 @@ fn differences(config: &Config, loaded: &Loaded) -> Vec<Finding> {
     let Ok(groups) = ControlGroups::of(&config.intercept) else {
         return Vec::new();
     };
-    let gateway = Gateway { port: 1, user: 1 };
+    let gateway = Gateway {
+        port: 1,
+        user: 1,
+        gets_dns: false,
+    };
     let script = groups.script(&config.intercept, &gateway);
     let loadable: Vec<_> = script.lines().filter_map(rule_in).collect();
     let mut has: Vec<_> = loaded.rules.iter().map(|rule| rule.rule.as_str()).collect();
@@ -251,6 +255,53 @@ fn owner(context: &Context, held: &Listening, port: u16, excepted: Option<u32>) 
     }
 }
 
+/// Whether the near end has the capability that rules of the file need.
+pub(super) fn capability(context: &Context) -> Vec<Finding> {
+    const CAP_NET_ADMIN: u32 = 12;
+    const ADVICE: &str = "write AmbientCapabilities=CAP_NET_ADMIN and CapabilityBoundingSet=CAP_NET_ADMIN below [Service] \
+                          with `systemctl edit refrain-near`, and restart it";
+    let rules = context.config().map_or(&[][..], |config| &config.intercept);
+    let (has_exact, has_names) = (
+        rules.iter().any(InterceptRule::is_exact),
+        rules.iter().any(InterceptRule::has_name),
+    );
+    let process = context
+        .intercepting()
+        .find_map(|found| found.place.process());
+    let Some(process) = process.filter(|_| has_exact || has_names) else {
+        return Vec::new();
+    };
+    let status = text_of(format!("/proc/{process}/status")).unwrap_or_default();
+    let text = format!("the near end (process {process})");
+    let findings = match has_capability(&status, CAP_NET_ADMIN) {
+        Some(true) => [Some(Finding::ok(format!("{text} has CAP_NET_ADMIN"))), None],
+        Some(false) => {
+            let exact = format!("{text} lacks CAP_NET_ADMIN: refusal=exact has no effect");
+            let names = format!(
+                "{text} lacks CAP_NET_ADMIN: rules with name know names from clients' first bytes only, and not from \
+                 DNS answers"
+            );
+            [
+                has_exact.then(|| Finding::problem(exact, ADVICE)),
+                has_names.then(|| Finding::note(names).advise(ADVICE)),
+            ]
+        }
+        None => {
+            let text = format!("cannot read the capabilities of process {process}");
+            [Some(Finding::skipped(text)), None]
+        }
+    };
+    findings.into_iter().flatten().collect()
+}
+
+/// Whether the process of such a file below `/proc` has the capability with this number.
+fn has_capability(status: &str, capability: u32) -> Option<bool> {
+    let mut lines = status.lines();
+    let effective = lines.find_map(|line| line.strip_prefix("CapEff:"))?;
+    let effective = u64::from_str_radix(effective.trim(), 16).ok()?;
+    Some(effective >> capability & 1 == 1)
+}
+
 /// The control groups of the rules: those that do not exist, and those that were made again.
 pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
     let rules = context.config().map_or(&[][..], |config| &config.intercept);
@@ -330,7 +381,7 @@ pub(super) fn quic(context: &Context) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn rules_of(texts: &[&str]) -> Vec<refrain_gateway::intercept::rule::InterceptRule> {
+    fn rules_of(texts: &[&str]) -> Vec<InterceptRule> {
         texts
             .iter()
             .map(|text| text.parse().expect("a rule"))
@@ -344,10 +395,28 @@ mod tests {
     }
 
     #[test]
+    fn capabilities_are_those_in_effect() {
+        let status =
+            "Name:\trefrain\nCapPrm:\t000001ffffffffff\nCapEff:\t0000000000001000\nCapBnd:\t0\n";
+        assert_eq!(has_capability(status, 12), Some(true));
+        assert_eq!(has_capability(status, 13), Some(false));
+        for status in ["", "CapEff:\tx\n", "CapEff:"] {
+            assert_eq!(has_capability(status, 12), None, "{status}");
+        }
+    }
+
+    #[test]
     fn rules_are_found_in_the_script_that_loads_them() {
         let rules = rules_of(&["port=80 dst=10.0.0.0/8,fd00::/8", "port=443 action=reject"]);
         let groups = ControlGroups::of(&rules).expect("none");
-        let script = groups.script(&rules, &Gateway { port: 1, user: 1 });
+        let script = groups.script(
+            &rules,
+            &Gateway {
+                port: 1,
+                user: 1,
+                gets_dns: false,
+            },
+        );
         let mut found: Vec<_> = script.lines().filter_map(rule_in).collect();
         found.sort();
         found.dedup();

@@ -109,7 +109,11 @@ fn taken(context: &Context) -> Option<Finding> {
     if rules.is_empty() || !context.is_root {
         return None;
     }
-    let gateway = intercept::Gateway { port: 1, user: 1 };
+    let gateway = intercept::Gateway {
+        port: 1,
+        user: 1,
+        gets_dns: false,
+    };
     let groups = intercept::control_groups::ControlGroups::of(rules);
     let checked =
         groups.and_then(|groups| intercept::check(rules, &groups.script(rules, &gateway)));

@@ -10,7 +10,7 @@ use refrain_gateway::{
     },
 };
 
-use super::{ControlGroups, OnArguments};
+use super::{ControlGroups, OnArguments, can_copy_dns};
 use crate::{gateways, usage::UsageError};
 
 /// Who runs gateways as a service.
@@ -87,9 +87,14 @@ fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
         return Err(UsageError(anyhow!("--rule \"{rule}\": {text} {file}")).into());
     }
     let user = user(arguments.user.as_deref())?;
+    let gateway = Gateway {
+        port,
+        user,
+        gets_dns: can_copy_dns(&rules),
+    };
     Ok(Ruleset {
         rules,
-        gateway: Some(Gateway { port, user }),
+        gateway: Some(gateway),
     })
 }
 

@@ -28,6 +28,7 @@ use crate::{
     held_flows::HeldFlows,
     history::History,
     intercept::{
+        dns_names::DnsNames,
         gate::{self, Gate},
         server_name::NAME_TIMEOUT,
     },
@@ -88,6 +89,8 @@ pub struct Gateway {
     pub(crate) gate: Gate,
     /// Flows of connections that the firewall holds until their targets have answered.
     pub(crate) held: HeldFlows,
+    /// Names of servers that clients got from DNS.
+    pub(crate) dns_names: DnsNames,
     /// Targets of redirected connections that go direct for a while.
     pub(crate) refused_targets: RefusedTargets,
     /// Each connection that goes to its server without the link has a clone.
@@ -121,6 +124,7 @@ impl Gateway {
             lookups: Lookups::of_system(),
             gate: Gate::default(),
             held: HeldFlows::default(),
+            dns_names: DnsNames::default(),
             refused_targets: RefusedTargets::default(),
             without_link: Arc::default(),
             changes: watch::Sender::new(()),

@@ -6,10 +6,14 @@
 //! answers         whether the answers to clients' addresses come to this machine
 //! gate            renews the gate while the gateway accepts connections and has a link
 //! handling        how the gateway handles a redirected connection: it learns this from the port
-//! netlink         messages to the kernel about routes, held packets and the firewall
+//! netlink         messages to the kernel about routes and packets
+//! netfilter       those to netfilter
+//! packet          packets of IP, which netfilter hands over
 //! removed         a table that was removed: when, and what becomes of open connections
 //! queue           packets that the firewall holds until the gateway has decided about them
 //! server_name     the name of the server, in a client's first bytes
+//! copies          copies of packets that the firewall makes
+//! dns_names       the names of a server, by the DNS answers that its client got
 //! proxy_protocol  a header that tells a server the client's address
 //! ```
 //!
@@ -18,9 +22,13 @@
 //! has to notice.
 
 mod answers;
+mod copies;
+pub mod dns_names;
 pub(crate) mod gate;
 pub(crate) mod handling;
+mod netfilter;
 mod netlink;
+mod packet;
 pub(crate) mod proxy_protocol;
 pub mod queue;
 pub mod removed;

@@ -9,6 +9,7 @@
 //! listeners, way_in   connections of applications: a file each for forwards, SOCKS, HTTP and redirected ones
 //! intercept           rules for the firewall, its table, and the gate that opens it
 //! virtual_names       addresses for names, so that redirected connections keep their names
+//! dns                 messages of DNS
 //! held_flows, refused_targets   redirected connections that wait for their targets, and those that go direct
 //! access, policy, rules   who may use a listener, and which targets and peers a flow may have
 //! flow, crumbs        an application's connection, read as fast as the link takes it
@@ -58,6 +59,7 @@ pub mod units;
 mod access;
 pub mod address;
 pub mod config;
+mod dns;
 pub mod keys;
 pub mod machine;
 pub mod memory;

@@ -5,6 +5,7 @@
 //! in the words of the client's protocol.
 
 mod direct;
+pub(crate) mod dns_answers;
 mod door;
 mod forward;
 pub(crate) mod held;

@@ -9,7 +9,7 @@ use crate::{
     config::Config,
     gateway::Gateway,
     history::{History, HistoryError},
-    listeners::{Listener, held},
+    listeners::{Listener, dns_answers, held},
     options::TRANSPARENT,
     redirected::Redirected,
     way_in::WayIn,
@@ -55,6 +55,7 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
     let ways_in = for_applications.iter().map(|(_, way_in)| way_in.listen);
     let gateway = Gateway::new(config, history, lanes.chain(ways_in).collect());
     held::start(&gateway, &mut tasks.listeners);
+    dns_answers::start(&gateway, &mut tasks.listeners);
     gateway.keep(&mut tasks.services);
     for (_, address) in &for_lanes {
         tracing::info!(kind = "lanes", %address, "listening");

@@ -4,7 +4,7 @@
 //! name. So [`VirtualNames`] answers each query at once, with an address that nothing else has, and remembers which
 //! name it stands for. Nobody is asked whether a name exists: the far end finds that out when it connects.
 //!
-//! Messages are those of RFC 1035, section 4. Of a query, only the header and the question are read.
+//! Of a query, only the header and the question are read.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,11 @@ use std::{
 
 use tokio::{net::UdpSocket, time::sleep};
 
-use crate::{acceptor::ACCEPT_PAUSE, target::Host};
+use crate::{
+    acceptor::ACCEPT_PAUSE,
+    dns::{A, AAAA, HEADER_BYTES, Header, INTERNET, OPCODE, Question, RESPONSE},
+    target::Host,
+};
 
 /// Names that are remembered. The one that was not asked for the longest gives its addresses to the next one.
 const NAMES_MAX: usize = 1 << 16;
@@ -32,17 +36,11 @@ const TTL_S: u32 = 1;
 /// The greatest length of a query that is read, in bytes: EDNS clients may append options.
 const QUERY_BYTES_MAX: usize = 4096;
 
-const HEADER_BYTES: usize = 12;
 /// Bits of the header's second field.
-const RESPONSE: u16 = 1 << 15;
-const OPCODE: u16 = 0xf << 11;
 const RECURSION_DESIRED: u16 = 1 << 8;
 const RECURSION_AVAILABLE: u16 = 1 << 7;
-/// Types and classes.
-const A: u16 = 1;
-const AAAA: u16 = 28;
+/// A type and a class.
 const ANY: u16 = 255;
-const INTERNET: u16 = 1;
 /// The name of a record, as a pointer to that of the question.
 const NAME_OF_QUESTION: u16 = 0xc000 | HEADER_BYTES as u16;
 
@@ -67,16 +65,6 @@ enum Rcode {
     Refused = 5,
 }
 
-/// The question of a query.
-struct Question<'a> {
-    /// As it came, to be repeated.
-    bytes: &'a [u8],
-    /// Without the root's dot, so that of the root is empty.
-    name: String,
-    kind: u16,
-    class: u16,
-}
-
 impl VirtualNames {
     /// Answers the queries that come to `socket`, until the task is aborted.
     pub async fn serve(self: Arc<Self>, socket: UdpSocket) {
@@ -95,14 +83,13 @@ impl VirtualNames {
 
     /// The answer to a DNS query, of at most 512 bytes; none if it is not a query.
     pub fn answer(&self, query: &[u8]) -> Option<Vec<u8>> {
-        let [id, flags, questions] =
-            [0, 2, 4].map(|at| query.get(at..at + 2).map(|field| [field[0], field[1]]));
-        let (id, flags, questions) = (
-            id?,
-            u16::from_be_bytes(flags?),
-            u16::from_be_bytes(questions?),
-        );
-        if query.len() < HEADER_BYTES || flags & RESPONSE != 0 {
+        let Header {
+            id,
+            flags,
+            questions,
+            ..
+        } = Header::read(query)?;
+        if flags & RESPONSE != 0 {
             return None;
         }
         let question = match () {
@@ -202,37 +189,6 @@ fn place_of(address: IpAddr) -> Option<usize> {
             let place = address.to_bits().checked_sub(FIRST_IPV6.to_bits())?;
             place.try_into().ok()
         }
-    }
-}
-
-impl Question<'_> {
-    /// Reads the question that `bytes` begin with. Its name has no pointers: nothing is before it.
-    fn read(bytes: &[u8]) -> Option<Question<'_>> {
-        const LABEL_BYTES_MAX: usize = 63;
-        const NAME_BYTES_MAX: usize = 255;
-        let (mut labels, mut at) = (Vec::new(), 0);
-        loop {
-            let length = usize::from(*bytes.get(at)?);
-            at += 1;
-            if length == 0 {
-                break;
-            }
-            if length > LABEL_BYTES_MAX || at + length >= NAME_BYTES_MAX {
-                return None;
-            }
-            let label = bytes.get(at..at + length)?;
-            // Other bytes than those of names are refused as such later.
-            labels.push(String::from_utf8_lossy(label));
-            at += length;
-        }
-        let rest: &[u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
-        let [kind, class] = [[rest[0], rest[1]], [rest[2], rest[3]]].map(u16::from_be_bytes);
-        Some(Question {
-            bytes: &bytes[..at + 4],
-            name: labels.join("."),
-            kind,
-            class,
-        })
     }
 }
 

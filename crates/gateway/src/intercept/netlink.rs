@@ -5,7 +5,6 @@ use std::{io, iter, time::Duration};
 use socket2::{Domain, Protocol, Socket, Type};
 
 const AF_NETLINK: i32 = 16;
-pub(super) const NETLINK_NETFILTER: i32 = 12;
 pub(super) const NLM_F_REQUEST: u16 = 1;
 
 /// The header of a message, and of an attribute.
@@ -64,7 +63,7 @@ pub(super) fn messages(mut received: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The attributes in these bytes: the kind of each and its value.
+/// The kinds and values of attributes, up to one that is cut.
 pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     // Two bits say how the value is written.
     const KIND: u16 = 0x3fff;

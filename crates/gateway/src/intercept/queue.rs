@@ -4,23 +4,19 @@
 //! The kernel lets packets pass while no process has the queue, and when it is full. When the socket is closed, the
 //! packets in it are dropped, and their senders send them again.
 
-use std::{
-    io::{self, Read},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    os::{fd::OwnedFd, unix},
-};
+use std::{io, net::SocketAddr};
 
 use socket2::{SockRef, Socket};
 use tokio::net::UnixDatagram;
 
 use super::{
-    netlink::{self, NETLINK_NETFILTER, NLM_F_REQUEST, attributes, bytes_at, kind},
+    netfilter::{self, ENOBUFS, message},
+    netlink::{NLM_F_REQUEST, bytes_at},
+    packet::{IpPacket, TCP},
     table::REFUSED_MARK,
 };
 
-/// Numbers of linux/netlink.h, linux/netfilter/nfnetlink.h and linux/netfilter/nfnetlink_queue.h.
-const NLMSG_ERROR: u16 = 2;
-const NLM_F_ACK: u16 = 4;
+/// Numbers of linux/netfilter/nfnetlink.h and linux/netfilter/nfnetlink_queue.h.
 const NFNL_SUBSYS_QUEUE: u16 = 3 << 8;
 const NFQNL_MSG_PACKET: u16 = NFNL_SUBSYS_QUEUE;
 const NFQNL_MSG_VERDICT: u16 = NFNL_SUBSYS_QUEUE | 1;
@@ -40,10 +36,6 @@ const NFQA_MARK: u16 = 3;
 const NFQA_PAYLOAD: u16 = 10;
 const NF_DROP: u32 = 0;
 const NF_ACCEPT: u32 = 1;
-const ENOBUFS: i32 = 105;
-
-/// The headers of a message and of netfilter's part.
-const HEADER_BYTES: usize = netlink::HEADER_BYTES + 4;
 
 /// So much of a packet is looked at: the headers of IP and TCP.
 const COPIED_BYTES: u32 = 128;
@@ -53,7 +45,6 @@ const PACKETS_MAX: u32 = 4096;
 
 /// A queue of the firewall that this process has.
 pub(crate) struct Queue {
-    /// Of netlink. Tokio has no safe type for it: this one calls recv(2) too, once there is something.
     socket: UnixDatagram,
     number: u16,
 }
@@ -77,13 +68,15 @@ pub(crate) enum Verdict {
     Refuse,
 }
 
-/// Whether this process may have queues.
+/// Whether this process may have queues, and groups of the log.
 pub(crate) fn is_permitted() -> bool {
     let command = [NFQNL_CFG_CMD_PF_BIND, 0, 0, 0];
-    // It does nothing since Linux 3.8.
-    let asked = netlink::open(NETLINK_NETFILTER)
-        .and_then(|socket| configure(&socket, 0, &[(NFQA_CFG_CMD, &command)]));
-    asked.is_ok()
+    let Ok(socket) = netfilter::open() else {
+        return false;
+    };
+    // It does nothing since Linux 3.8. A kernel without queues asks for the capability too.
+    let asked = configure(&socket, 0, &[(NFQA_CFG_CMD, &command)]);
+    !asked.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 impl Queue {
@@ -98,11 +91,9 @@ impl Queue {
             (NFQA_CFG_MASK, &flag),
             (NFQA_CFG_FLAGS, &flag),
         ];
-        let socket = netlink::open(NETLINK_NETFILTER)?;
+        let socket = netfilter::open()?;
         configure(&socket, number, &attributes)?;
-        socket.set_nonblocking(true)?;
-        let socket = unix::net::UnixDatagram::from(OwnedFd::from(socket));
-        let socket = UnixDatagram::from_std(socket)?;
+        let socket = netfilter::into_async(socket)?;
         Ok(Queue { socket, number })
     }
 
@@ -131,27 +122,17 @@ impl Queue {
 }
 
 /// Sends a command about a queue, and waits for the kernel's answer.
-fn configure(mut socket: &Socket, number: u16, attributes: &[(u16, &[u8])]) -> io::Result<()> {
-    let flags = NLM_F_REQUEST | NLM_F_ACK;
-    socket.send(&message(NFQNL_MSG_CONFIG, flags, number, attributes))?;
-    let mut buffer = [0; 4096];
-    for _ in 0..=PACKETS_MAX {
-        let length = socket.read(&mut buffer)?;
-        let answer = &buffer[..length];
-        if let Some(packet) = read_packet(answer) {
-            // It came before the answer.
-            decide(socket, number, packet.id, Verdict::Accept)?;
-        } else if kind(answer) == Some(NLMSG_ERROR) {
-            // Where netfilter's part would be. None of all errors is zero.
-            let error = bytes_at(answer, 16).map(i32::from_ne_bytes);
-            return match error {
-                Some(0) => Ok(()),
-                Some(error) => Err(io::Error::from_raw_os_error(error.saturating_neg())),
-                None => Err(io::ErrorKind::InvalidData.into()),
-            };
-        }
-    }
-    Err(io::ErrorKind::InvalidData.into())
+fn configure(socket: &Socket, number: u16, attributes: &[(u16, &[u8])]) -> io::Result<()> {
+    netfilter::configure(
+        socket,
+        NFQNL_MSG_CONFIG,
+        number,
+        attributes,
+        |message| match read_packet(message) {
+            Some(packet) => decide(socket, number, packet.id, Verdict::Accept),
+            None => Ok(()),
+        },
+    )
 }
 
 fn decide(socket: &Socket, number: u16, id: u32, verdict: Verdict) -> io::Result<()> {
@@ -170,22 +151,11 @@ fn decide(socket: &Socket, number: u16, id: u32, verdict: Verdict) -> io::Result
     socket.send(&message).map(drop)
 }
 
-/// A message about a queue.
-fn message(kind: u16, flags: u16, queue: u16, attributes: &[(u16, &[u8])]) -> Vec<u8> {
-    // Of any family, and version 0.
-    let [a, b] = queue.to_be_bytes();
-    netlink::message(kind, flags, &[0, 0, a, b], attributes)
-}
-
 /// The packet of a message of the kernel, if it is about one.
 pub fn read_packet(message: &[u8]) -> Option<Packet> {
-    if kind(message) != Some(NFQNL_MSG_PACKET) {
-        return None;
-    }
-    let length = u32::from_ne_bytes(bytes_at(message, 0)?) as usize;
     let mut packet = Packet { id: 0, opens: None };
     let mut has_id = false;
-    for (kind, value) in attributes(message.get(HEADER_BYTES..length)?) {
+    for (kind, value) in netfilter::attributes(message, NFQNL_MSG_PACKET)? {
         match kind {
             NFQA_PACKET_HDR => {
                 packet.id = u32::from_be_bytes(bytes_at(value, 0)?);
@@ -200,46 +170,24 @@ pub fn read_packet(message: &[u8]) -> Option<Packet> {
 
 /// The source and the destination of an IP packet that opens a TCP connection.
 fn opens(packet: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
-    const TCP: u8 = 6;
     const FLAGS_AT: usize = 13;
     const SYN: u8 = 0x02;
     const ACK: u8 = 0x10;
-    let first = *packet.first()?;
-    let (source, destination, header, protocol): (IpAddr, IpAddr, _, _) = match first >> 4 {
-        4 => {
-            // Fragments are put together before.
-            let fragment = u16::from_be_bytes(bytes_at(packet, 6)?) & 0x3fff;
-            if fragment != 0 {
-                return None;
-            }
-            let address = |at| Some(Ipv4Addr::from(bytes_at::<4>(packet, at)?));
-            let header = 4 * usize::from(first & 15);
-            (
-                address(12)?.into(),
-                address(16)?.into(),
-                header,
-                packet.get(9),
-            )
-        }
-        // With headers between, it is none that is known here.
-        6 => {
-            let address = |at| Some(Ipv6Addr::from(bytes_at::<16>(packet, at)?));
-            (address(8)?.into(), address(24)?.into(), 40, packet.get(6))
-        }
-        _ => return None,
-    };
-    let tcp = packet.get(header..).filter(|_| header >= 20)?;
+    let packet = IpPacket::read(packet)?;
+    let tcp = packet.payload;
     let port = |at| Some(u16::from_be_bytes(bytes_at(tcp, at)?));
     let is_opening = tcp.get(FLAGS_AT)? & (SYN | ACK) == SYN;
     let ends = (
-        SocketAddr::new(source, port(0)?),
-        SocketAddr::new(destination, port(2)?),
+        SocketAddr::new(packet.source, port(0)?),
+        SocketAddr::new(packet.destination, port(2)?),
     );
-    (is_opening && protocol == Some(&TCP)).then_some(ends)
+    (is_opening && packet.protocol == TCP).then_some(ends)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use proptest::prelude::*;
 
     use super::*;

@@ -13,7 +13,6 @@
 use std::{
     io::{self, Read},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    os::{fd::OwnedFd, unix},
 };
 
 use rustix::net::{bind, netlink::SocketAddrNetlink};
@@ -21,15 +20,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UnixDatagram;
 
 use super::{
-    netlink::{
-        self, HEADER_BYTES, NETLINK_NETFILTER, NLM_F_REQUEST, attribute, bytes_at, kind, messages,
-    },
+    netfilter::{self, NLMSG_ERROR},
+    netlink::{HEADER_BYTES, NLM_F_REQUEST, attribute, bytes_at, kind, messages},
+    packet::TCP,
     table::TABLE,
 };
 use crate::machine::is_of_this_machine;
 
 /// Numbers of linux/netlink.h, and of nfnetlink.h, nf_tables.h and nfnetlink_conntrack.h in linux/netfilter.
-const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_DUMP: u16 = 0x300;
 const NFNLGRP_NFTABLES: u32 = 7;
@@ -48,17 +46,13 @@ const CTA_IP_V6_DST: u16 = 4;
 const CTA_PROTO_NUM: u16 = 1;
 const CTA_PROTO_SRC_PORT: u16 = 2;
 const CTA_PROTO_DST_PORT: u16 = 3;
-const TCP: u8 = 6;
-
-/// The header of netfilter's part.
-const OWN_HEADER_BYTES: usize = 4;
 
 /// The kernel sends at most so much at a time.
 const RECEIVED_BYTES: usize = 1 << 16;
 
 /// Tells when the table is removed.
 pub struct Removals {
-    /// Of netlink. Tokio has no safe type for it: this one calls recv(2) too, once there is something.
+    /// Of netlink.
     socket: UnixDatagram,
 }
 
@@ -69,14 +63,10 @@ impl Removals {
     ///
     /// If this process may not, or the kernel has no nftables.
     pub fn watch() -> io::Result<Removals> {
-        let socket = netlink::open(NETLINK_NETFILTER)?;
-        bind(
-            &socket,
-            &SocketAddrNetlink::new(0, 1 << (NFNLGRP_NFTABLES - 1)),
-        )?;
-        socket.set_nonblocking(true)?;
-        let socket = unix::net::UnixDatagram::from(OwnedFd::from(socket));
-        let socket = UnixDatagram::from_std(socket)?;
+        let socket = netfilter::open()?;
+        let groups = 1 << (NFNLGRP_NFTABLES - 1);
+        bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+        let socket = netfilter::into_async(socket)?;
         Ok(Removals { socket })
     }
 
@@ -95,10 +85,12 @@ impl Removals {
 /// Whether it is about the removal of the table.
 fn is_removal(message: &[u8]) -> bool {
     let (_, own) = TABLE.split_once(' ').unwrap_or_default();
-    let attributes = message.get(HEADER_BYTES + OWN_HEADER_BYTES..);
-    let name = attributes.and_then(|bytes| attribute(bytes, NFTA_TABLE_NAME));
-    kind(message) == Some(NFT_MSG_DELTABLE)
-        && name.and_then(|name| name.strip_suffix(&[0])) == Some(own.as_bytes())
+    let mut attributes = netfilter::attributes(message, NFT_MSG_DELTABLE)
+        .into_iter()
+        .flatten();
+    attributes.any(|(kind, value)| {
+        kind == NFTA_TABLE_NAME && value.strip_suffix(&[0]) == Some(own.as_bytes())
+    })
 }
 
 /// The clients of redirected connections.
@@ -152,10 +144,9 @@ impl Clients {
 
 /// The connections whose destination the kernel replaced.
 fn redirected() -> io::Result<Vec<Redirected>> {
-    let mut socket = netlink::open(NETLINK_NETFILTER)?;
+    let mut socket = netfilter::open()?;
     let flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let question = netlink::message(IPCTNL_MSG_CT_GET, flags, &[0; OWN_HEADER_BYTES], &[]);
-    socket.send(&question)?;
+    socket.send(&netfilter::message(IPCTNL_MSG_CT_GET, flags, 0, &[]))?;
     let mut all = Vec::new();
     let mut received = vec![0; RECEIVED_BYTES];
     loop {
@@ -175,12 +166,15 @@ fn redirected() -> io::Result<Vec<Redirected>> {
 
 /// A connection that the kernel describes, if it is redirected.
 fn read_redirected(message: &[u8]) -> Option<Redirected> {
-    if kind(message) != Some(IPCTNL_MSG_CT_NEW) {
-        return None;
+    let (mut request, mut reply) = (None, None);
+    for (kind, value) in netfilter::attributes(message, IPCTNL_MSG_CT_NEW)? {
+        match kind {
+            CTA_TUPLE_ORIG => request = way(value),
+            CTA_TUPLE_REPLY => reply = way(value),
+            _ => {}
+        }
     }
-    let attributes = message.get(HEADER_BYTES + OWN_HEADER_BYTES..)?;
-    let request = way(attribute(attributes, CTA_TUPLE_ORIG)?)?;
-    let reply = way(attribute(attributes, CTA_TUPLE_REPLY)?)?;
+    let (request, reply) = (request?, reply?);
     let is_redirected = reply.source != request.destination && reply.destination == request.source;
     is_redirected.then_some(Redirected {
         client: request.source,
@@ -261,7 +255,8 @@ mod tests {
 
     /// An attribute of attributes.
     fn nested(attributes: &[(u16, &[u8])]) -> Vec<u8> {
-        netlink::message(0, 0, &[], attributes)[HEADER_BYTES..].to_vec()
+        // Behind the headers of a message and of netfilter's part.
+        netfilter::message(0, 0, 0, attributes)[20..].to_vec()
     }
 
     fn tuple(protocol: u8, source: &str, destination: &str) -> Vec<u8> {
@@ -292,7 +287,7 @@ mod tests {
 
     fn connection(request: &[u8], reply: &[u8]) -> Vec<u8> {
         let attributes: [(u16, &[u8]); 2] = [(CTA_TUPLE_ORIG, request), (CTA_TUPLE_REPLY, reply)];
-        netlink::message(IPCTNL_MSG_CT_NEW, 0, &[0; OWN_HEADER_BYTES], &attributes)
+        netfilter::message(IPCTNL_MSG_CT_NEW, 0, 0, &attributes)
     }
 
     #[test]
@@ -324,9 +319,8 @@ mod tests {
 
     #[test]
     fn only_the_removal_of_our_table_counts() {
-        let message = |kind, name: &[u8]| {
-            netlink::message(kind, 0, &[1, 0, 0, 0], &[(NFTA_TABLE_NAME, name)])
-        };
+        let message =
+            |kind, name: &[u8]| netfilter::message(kind, 0, 0, &[(NFTA_TABLE_NAME, name)]);
         assert!(is_removal(&message(NFT_MSG_DELTABLE, b"refrain\0")));
         assert!(!is_removal(&message(NFT_MSG_DELTABLE, b"refrain2\0")));
         assert!(!is_removal(&message(NFT_MSG_DELTABLE - 2, b"refrain\0")));

@@ -35,7 +35,7 @@ pub struct InterceptRule {
     pub(super) groups: Vec<String>,
     /// Control groups of programs, as paths below the root of cgroup version 2; any if empty.
     pub(super) cgroups: Vec<String>,
-    /// Names of servers, which clients give in their first bytes; any if empty.
+    /// Names of servers, which clients give in their first bytes, or were told by DNS; any if empty.
     names: Vec<HostPattern>,
     /// Whether QUIC to the same destinations is rejected, so that clients use connections.
     pub(super) rejects_quic: bool,
@@ -237,19 +237,25 @@ impl InterceptRule {
             && self.cgroups == other.cgroups
     }
 
+    /// Whether a rule is about this name.
+    pub(crate) fn any_has_name(rules: &[InterceptRule], name: &str) -> bool {
+        let mut patterns = rules.iter().flat_map(|rule| &rule.names);
+        patterns.any(|pattern| pattern.covers_name(name))
+    }
+
     /// What happens to a connection that the kernel left to the near end because of a rule with a name, and how the
-    /// link carries it.
+    /// link carries it. Of several names that the server may have, one is enough.
     pub(crate) fn decide(
         rules: &[InterceptRule],
         is_forwarded: bool,
         client: SocketAddr,
         server: SocketAddr,
-        name: Option<&str>,
+        names: &[String],
     ) -> (Action, Carriage) {
         let has_name = |rule: &InterceptRule| {
-            let mut names = rule.names.iter();
+            let mut patterns = rule.names.iter();
             rule.names.is_empty()
-                || name.is_some_and(|name| names.any(|pattern| pattern.covers_name(name)))
+                || patterns.any(|pattern| names.iter().any(|name| pattern.covers_name(name)))
         };
         let matches = |rule: &&InterceptRule| rule.covers(client, server) && has_name(rule);
         match InterceptRule::from_first_name(rules, is_forwarded).find(matches) {

@@ -84,17 +84,19 @@ fn of_http(received: &[u8]) -> Search {
     })
 }
 
-/// A host that is not an address.
+/// What a text says that is to name a host.
 fn of_text(host: String) -> Search {
+    host_name(&host).map_or(Search::Nameless, Search::Found)
+}
+
+/// The name of a host in lower case, if it is one and not an address.
+pub(super) fn host_name(host: &str) -> Option<String> {
     /// Of a domain name (RFC 1035, section 2.3.4).
     const BYTES_MAX: usize = 255;
     let host = host.trim_end_matches('.');
     let is_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     let is_name = (1..=BYTES_MAX).contains(&host.len()) && host.bytes().all(is_byte);
-    match is_name && host.parse::<IpAddr>().is_err() {
-        true => Search::Found(host.to_ascii_lowercase()),
-        false => Search::Nameless,
-    }
+    (is_name && host.parse::<IpAddr>().is_err()).then(|| host.to_ascii_lowercase())
 }
 
 #[cfg(test)]

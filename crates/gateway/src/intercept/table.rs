@@ -5,6 +5,7 @@
 //! chain gate      a packet of the gateway to itself renews its element, and is dropped
 //! chain local     connections of programs of this machine
 //! chain forwarded connections that come in by an interface
+//! chain names..   answers of DNS: the near end gets copies, and learns the names of servers
 //! chain answers   answers to connections that a gateway makes from clients' addresses: they come here
 //! chain held..    the first packets of connections of `refusal=exact`: the near end decides about each
 //! chain ended..   what it refuses of these
@@ -16,6 +17,7 @@ use std::{fmt::Write, net::IpAddr, ops::RangeInclusive};
 use ipnet::IpNet;
 
 use super::{
+    dns_names::DNS_PORT,
     handling::Handling,
     rule::{Action, InterceptRule, OnFailure, QUIC_PORT, show},
 };
@@ -49,6 +51,8 @@ pub struct Gateway {
     pub port: u16,
     /// The number of its user.
     pub user: u32,
+    /// Whether it gets copies of DNS answers. Some kernels cannot make them.
+    pub gets_dns: bool,
 }
 
 /// How the firewall names the control group that a rule names: how many parts of the path count, and the path from
@@ -61,7 +65,7 @@ pub fn script(
     gateway: &Gateway,
     path_of_group: &PathOfGroup<'_>,
 ) -> String {
-    let Gateway { port, user } = gateway;
+    let Gateway { port, user, .. } = gateway;
     let handlings = InterceptRule::handlings(rules);
     let mut text = format!("table {TABLE} {{\n  comment \"{COMMENT}\"\n");
     for handling in &handlings {
@@ -86,6 +90,11 @@ pub fn script(
         }
     }
     text += "  }\n";
+    for handling in handlings.iter().filter(|_| gateway.gets_dns) {
+        if let Handling::ByName { is_forwarded } = *handling {
+            add_names(&mut text, is_forwarded, port + handling.port_offset());
+        }
+    }
     if rules.iter().any(InterceptRule::is_for_clients) {
         add_answers(&mut text);
     }
@@ -223,6 +232,23 @@ pub fn script_of_far_end() -> String {
     add_answers(&mut text);
     text += "}\n";
     text
+}
+
+/// Adds the chain that copies DNS answers to programs of this machine, or to other machines, after all translation of
+/// addresses. Without connection tracking's word that it is an answer, anyone could send one.
+fn add_names(text: &mut String, is_forwarded: bool, group: u16) {
+    let (name, hook) = match is_forwarded {
+        false => ("names_local", "input"),
+        // Those of a resolver on this machine too.
+        true => ("names_forwarded", "postrouting"),
+    };
+    *text += &format!(
+        "  chain {name} {{
+    type filter hook {hook} priority 150
+    udp sport {DNS_PORT} ct direction reply log group {group}
+  }}
+"
+    );
 }
 
 /// Adds the chain for answers to connections from clients' addresses. It asks for no protocol: ICMP about these

@@ -55,8 +55,15 @@ impl Client {
         let name = timeout(NAME_TIMEOUT, self.read_server_name(&mut early)).await;
         let name = name.unwrap_or(Ok(None))?;
         let rules = &listener.policy().intercept;
-        let (action, how) =
-            InterceptRule::decide(rules, is_forwarded, client, server, name.as_deref());
+        let names = match name {
+            Some(name) => vec![name],
+            None => {
+                let is_wanted = |name: &str| InterceptRule::any_has_name(rules, name);
+                let dns_names = &listener.gateway.dns_names;
+                dns_names.of(is_forwarded, client.ip(), server.ip(), is_wanted)
+            }
+        };
+        let (action, how) = InterceptRule::decide(rules, is_forwarded, client, server, &names);
         match action {
             Action::Optimize | Action::Pass => self.carry_redirected(&target, how, early).await,
             Action::Direct => self.relay(server, how.client_address, &early).await,

@@ -123,34 +123,50 @@ fn the_near_end_decides_by_name_as_the_rules_say_in_their_order() {
     ];
     let rules = rules.map(|text| rule(text).expect("a rule"));
     assert_eq!(InterceptRule::check_all(&rules), Ok(()));
-    let decide = |server: &str, name| {
+    let decide = |server: &str, names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let client = "[::ffff:10.1.0.2]:40000".parse().expect("an address");
         let server = server.parse().expect("an address");
-        let (action, carriage) = InterceptRule::decide(&rules, false, client, server, name);
+        let (action, carriage) = InterceptRule::decide(&rules, false, client, server, &names);
         (action, carriage.client_address != ClientAddress::Hidden)
     };
     let plain = (Action::Optimize, false);
-    for (server, name, expected) in [
+    for (server, names, expected) in [
         (
             "10.20.0.5:443",
-            Some("www.bank.example"),
+            &["www.bank.example"][..],
             (Action::Direct, false),
         ),
-        ("10.20.0.5:443", Some("media.example"), (Action::Pass, true)),
-        ("10.20.0.5:80", Some("media.example"), plain),
+        (
+            "10.20.0.5:443",
+            &["media.example"][..],
+            (Action::Pass, true),
+        ),
+        ("10.20.0.5:80", &["media.example"][..], plain),
         (
             "10.20.0.5:80",
-            Some("evil.example"),
+            &["evil.example"][..],
             (Action::Reject, false),
         ),
-        ("10.21.0.5:80", Some("evil.example"), plain),
-        ("10.20.0.5:80", Some("bank.example"), plain),
-        ("10.20.0.5:443", None, plain),
+        ("10.21.0.5:80", &["evil.example"][..], plain),
+        ("10.20.0.5:80", &["bank.example"][..], plain),
+        ("10.20.0.5:443", &[], plain),
+        // Of several names, one that a rule is about is enough, and the first such rule counts.
+        (
+            "10.20.0.5:443",
+            &["other.example", "media.example"],
+            (Action::Pass, true),
+        ),
+        (
+            "10.20.0.5:443",
+            &["evil.example", "media.example", "www.bank.example"],
+            (Action::Direct, false),
+        ),
         // The kernel has decided about those of the first rule.
-        ("10.9.0.5:80", None, plain),
-        ("10.20.0.5:22", None, (Action::Direct, false)),
+        ("10.9.0.5:80", &[], plain),
+        ("10.20.0.5:22", &[], (Action::Direct, false)),
     ] {
-        assert_eq!(decide(server, name), expected, "{server} {name:?}");
+        assert_eq!(decide(server, names), expected, "{server} {names:?}");
     }
 }
 
