@@ -15,6 +15,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::{
     common::{eventually, programs::are_installed},
+    doctor::doctor,
     failing::signal,
     world::{
         BEHIND, ORIGIN, ORIGIN_6, Outcome, SERVICE, SITE, SITE_6, World, ask, connect, ok, on,
@@ -427,6 +428,7 @@ fn without_the_capability_connections_are_carried_and_a_warning_says_so() {
     );
     let log = std::fs::read_to_string(world.path("near.log")).expect("a log");
     assert!(log.contains("grant CAP_NET_ADMIN"), "{log}");
+    doctor(&world).expect("problem", "capability", &["refusal=exact has no effect"]);
 }
 
 /// The flows that the near end opened so far.
