@@ -394,3 +394,37 @@ fn set(values: impl Iterator<Item = String>) -> String {
         values => format!("{{ {} }}", values.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dns_answers_are_copied_only_for_rules_with_a_name_where_the_firewall_can() {
+        let script = |gets_dns: bool, rules: &[&str]| {
+            let rules: Vec<_> = rules
+                .iter()
+                .map(|rule| rule.parse().expect("a rule"))
+                .collect();
+            let gateway = Gateway {
+                port: 15001,
+                user: 1,
+                gets_dns,
+            };
+            script(&rules, &gateway, &|_| None)
+        };
+        let local = ["port=80 name=a.example action=direct", "port=80"];
+        let forwarded = ["in=* port=80 name=a.example action=direct", "in=* port=80"];
+        for (gets_dns, rules, groups) in [
+            (true, &local[..], &["hook input", "log group 15013"][..]),
+            (true, &forwarded, &["hook postrouting", "log group 15014"]),
+            (true, &local[1..], &[]),
+            (false, &local, &[]),
+        ] {
+            let script = script(gets_dns, rules);
+            assert!(groups.iter().all(|part| script.contains(part)), "{script}");
+            let count = usize::from(!groups.is_empty());
+            assert_eq!(script.matches("log group").count(), count, "{script}");
+        }
+    }
+}
