@@ -1,17 +1,20 @@
 //! Rules with `name` for connections whose first bytes have no name: by the DNS answers that clients got.
 
 use std::{
+    fs::Permissions,
     io::{Read, Write},
     net::{IpAddr, SocketAddr, TcpStream, UdpSocket},
+    os::unix::fs::PermissionsExt,
     process::Command,
     thread,
 };
 
 use crate::{
+    common::{eventually, programs::find},
     doctor::doctor,
     world::{
         ANSWER_BYTES, BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SERVICE, SERVICE_6, SITE,
-        SITE_6, World, connect, ok, within,
+        SITE_6, World, connect, ok, on, within,
     },
 };
 
@@ -156,7 +159,7 @@ fn an_answer_decides_only_for_the_client_that_got_it() {
     resolve_at(&world.service, SERVICE_6);
     world.intercept();
     let from = |own, to| within(behind, || connect(own, to));
-    crate::common::eventually("a connection that is carried", || {
+    eventually("a connection that is carried", || {
         (from(own, ORIGIN) == Outcome::Carried).then_some(())
     });
     resolve(behind, own, SERVICE, "refused.example");
@@ -204,4 +207,34 @@ fn without_the_capability_names_are_those_of_first_bytes_and_the_log_says_so() {
         "capability",
         &["lacks CAP_NET_ADMIN", "systemctl edit refrain-near"],
     );
+}
+
+#[test]
+fn where_the_firewall_cannot_copy_packets_the_rules_work_and_a_warning_says_so() {
+    let Some(world) = World::with(LOCAL) else {
+        return;
+    };
+    // As nft fails on a kernel without the module.
+    let folder = world.path("bin");
+    std::fs::create_dir(&folder).expect("a new directory");
+    let lacking = format!(
+        "#!/bin/sh\nscript=$(cat)\ncase $script in *'log group'*) echo 'No such file' >&2; exit 1 ;; esac\n\
+         printf '%s' \"$script\" | exec {} \"$@\"\n",
+        find("nft").expect("its presence was tested").display()
+    );
+    let nft = format!("{folder}/nft");
+    std::fs::write(&nft, lacking).expect("a new file");
+    std::fs::set_permissions(&nft, Permissions::from_mode(0o755)).expect("an own file");
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let config = world.path("near.toml");
+    let loaded = world.command(&on(&config, &[])).env("PATH", path).output();
+    let loaded = loaded.expect("it runs");
+    let error = String::from_utf8_lossy(&loaded.stderr);
+    assert!(loaded.status.success(), "{error}");
+    for part in ["not from DNS answers", "No such file", "CONFIG_NFT_LOG"] {
+        assert!(error.contains(part), "{error}");
+    }
+    world.wait_for(Outcome::Carried);
+    assert_eq!(seen_with(&world, "direct.example"), SITE);
+    assert!(!world.ruleset().contains("log group"));
 }
