@@ -114,7 +114,7 @@ fn connections_without_a_name_are_decided_by_the_answers_of_dns() {
     let Some(world) = World::with(LOCAL) else {
         return;
     };
-    let world = world.restarted_with("net_admin");
+    let mut world = world.restarted_with("net_admin");
     let resolver = resolve_at(&world.service, SERVICE);
     world.intercept();
     world.wait_for(Outcome::Carried);
@@ -140,6 +140,14 @@ fn connections_without_a_name_are_decided_by_the_answers_of_dns() {
     resolve(&world.site, SITE, SERVICE, "a.refused.example");
     assert_eq!(world.connect(), Outcome::Direct);
     doctor(&world).expect("ok", "capability", &["CAP_NET_ADMIN"]);
+
+    // Another near end takes the group, and knows no names yet.
+    let mut near = world.near.take().expect("it runs");
+    near.kill().and_then(|()| near.wait()).expect("it ran");
+    world.start_near();
+    world.wait_for(Outcome::Carried);
+    resolve(&world.site, SITE, SERVICE, "direct.example");
+    assert_eq!(world.connect(), Outcome::Direct);
 }
 
 #[test]
