@@ -291,7 +291,7 @@ async fn serve_local(tasks: &mut Tasks, role: Role, gateway: &Arc<Gateway>) -> O
         }
         Err(error) => {
             tracing::info!(
-                "no local socket: {error} (set XDG_RUNTIME_DIR to a folder of this user; without it, `refrain status` \
+                "no local socket: {error} (set XDG_RUNTIME_DIR to a directory of this user; without it, `refrain status` \
                  needs --admin, and `refrain run` needs --socks5)"
             );
             None

@@ -5,11 +5,12 @@
 //! either: they are lost when it starts. Root makes no user namespace, and keeps its rights.
 
 use std::{
-    ffi::OsString,
+    env,
+    ffi::{OsStr, OsString},
     fs, io,
     net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket},
     os::unix::process::CommandExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{self, Command},
 };
 
@@ -74,11 +75,19 @@ pub(super) fn become_program(command: &[OsString]) -> ! {
         "cannot run \"{}\": {error}",
         program.to_string_lossy()
     ));
-    // As shells and env have it.
+    // As shells and env have it. A folder on the path that may not be read is an error of permission too.
     process::exit(match error.kind() {
         io::ErrorKind::NotFound => 127,
+        _ if is_missing(program) => 127,
         _ => 126,
     })
+}
+
+/// Whether no folder of the path has the program, as far as this user can see.
+fn is_missing(program: &OsStr) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let is_there = |folder: PathBuf| folder.join(program).exists();
+    !program.as_encoded_bytes().contains(&b'/') && !env::split_paths(&path).any(is_there)
 }
 
 fn prepare(folder: &Path) -> anyhow::Result<Sockets> {

@@ -36,7 +36,7 @@ pub(super) const OTHER_PORTS: &str = "60000 65000";
 /// A connection's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
-    /// The origin saw the client.
+    /// The origin saw the client, or the near end that connected for it.
     Direct,
     /// The origin saw the far end.
     Carried,
@@ -146,11 +146,12 @@ impl Place {
     pub(super) fn answer(&self, stream: &mut TcpStream) -> io::Result<Outcome> {
         let mut seen = [0; ANSWER_BYTES];
         stream.read_exact(&mut seen)?;
-        let is_own = String::from_utf8_lossy(&seen).trim() == self.own.to_string();
-        Ok(if is_own {
-            Outcome::Direct
-        } else {
+        // The far end is on the origin's machine.
+        let is_carried = String::from_utf8_lossy(&seen).trim() == self.origin.ip().to_string();
+        Ok(if is_carried {
             Outcome::Carried
+        } else {
+            Outcome::Direct
         })
     }
 }

@@ -18,8 +18,9 @@ const TEXT: &str = "\n\
 Something fails while programs are connected through a pair, and while they connect. The tables show the result for\n\
 each connection, and the time. Clients and the near end are at one end of a link between network namespaces\n\
 (`lab/link`), the far end and an origin at the other: 100 Mbit/s, 5 ms one way. All connections are real TCP of the\n\
-kernel. The gateways' options are the defaults. The origin states whether a connection comes *direct*, from the client,\n\
-or *carried*, from the far end. Streams follow from their offset, and every byte is compared, in both directions.\n\n\
+kernel. The gateways' options are the defaults. The origin states whether a connection comes *direct*, from the client\n\
+or from the near end, or *carried*, from the far end. Streams follow from their offset, and every byte is compared, in\n\
+both directions.\n\n\
 When the event happens, three connections are open:\n\n\
 - *idle*: nothing moves. After 5.5 s, the client asks the origin once more\n\
 - *transfer*: the origin streams 3 MB/s, and the client 0.8 MB/s\n\

@@ -19,7 +19,7 @@ fn each_key_is_read_and_written() {
         "port=80,443,8000-8099 action=optimize",
         "dst=10.20.0.0/16,10.30.0.5,fd00::/8 src=10.0.0.0/8 action=direct",
         "in=lan0,wlan0 action=optimize on_failure=reset",
-        "dst=::1 in=* action=reject",
+        "dst=fd00::1 in=* action=reject",
         "uid=www-data,1000 gid=adm cgroup=system.slice/app.service action=optimize",
         "port=443 name=*.example.org,shop.example action=pass on_failure=reset",
         "in=* name=* action=reject",
@@ -37,6 +37,17 @@ fn each_key_is_read_and_written() {
     let overlapping = rule("dst=10.0.0.0/8,10.20.0.0/16 port=100,80-90,85-99").expect("a rule");
     let written = "port=80-100 dst=10.0.0.0/8 action=optimize";
     assert_eq!(overlapping.to_string(), written);
+}
+
+#[test]
+fn networks_of_ipv4_may_be_written_as_of_ipv6() {
+    for (mapped, plain) in [
+        ("dst=::ffff:10.1.2.3", "dst=10.1.2.3"),
+        ("dst=::ffff:10.1.0.0/112", "dst=10.1.0.0/16"),
+    ] {
+        assert_eq!(rule(mapped), rule(plain));
+    }
+    assert!(rule("dst=::ffff:0:0/90").is_err());
 }
 
 #[test]
@@ -67,6 +78,13 @@ fn each_fault_has_its_error() {
         ("port=80 quic=reject", Error::NoQuic),
         ("quic=reject action=direct", Error::NoQuic),
         ("quic=reject name=a.example", Error::NoQuic),
+        (
+            "dst=127.0.0.0/8",
+            Error::Loopback {
+                key: "dst",
+                value: "127.0.0.0".to_owned(),
+            },
+        ),
         (
             "src=10.20.1.2/16",
             Error::HostBits {

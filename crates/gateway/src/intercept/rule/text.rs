@@ -48,6 +48,16 @@ pub enum InterceptRuleError {
         /// The network.
         value: IpNet,
     },
+    /// Addresses of loopback.
+    #[error(
+        "{key}: {value} is this machine itself: its connections to itself are never intercepted"
+    )]
+    Loopback {
+        /// The key.
+        key: &'static str,
+        /// The address.
+        value: String,
+    },
     /// Keys of programs next to one of forwarded connections.
     #[error("{0} is for programs of this machine, and in for forwarded connections: use two rules")]
     Contradiction(&'static str),
@@ -291,6 +301,10 @@ fn merged(mut ranges: Vec<RangeInclusive<u16>>) -> Vec<RangeInclusive<u16>> {
 
 fn networks(key: &'static str, values: &str) -> Result<Vec<IpNet>, InterceptRuleError> {
     let networks = read(key, values, NETWORK, network)?;
+    if let Some(own) = networks.iter().find(|network| network.addr().is_loopback()) {
+        let own = own.addr().to_string();
+        return Err(InterceptRuleError::Loopback { key, value: own });
+    }
     match networks.iter().find(|network| **network != network.trunc()) {
         Some(&value) => Err(InterceptRuleError::HostBits { key, value }),
         None => Ok(IpNet::aggregate(&networks)),
@@ -303,7 +317,19 @@ fn network(text: &str) -> Option<IpNet> {
         .parse::<IpAddr>()
         .map(IpNet::from)
         .or_else(|_| text.parse::<IpNet>());
-    net.ok()
+    let net = net.ok()?;
+    // An IPv4 network, as IPv6 writes it.
+    let mapped = match net {
+        IpNet::V6(net) => net
+            .addr()
+            .to_ipv4_mapped()
+            .zip(net.prefix_len().checked_sub(96)),
+        IpNet::V4(_) => None,
+    };
+    match mapped {
+        Some((address, prefix)) => IpNet::new(address.into(), prefix).ok(),
+        None => Some(net),
+    }
 }
 
 /// An interface's name, as the kernel allows them, without what has a meaning to nft.
