@@ -13,8 +13,8 @@ use tokio::{
 };
 
 use super::{
-    ANSWERS, ControlGroups, Lock, NOT_ASKED, OnArguments, Ruleset, check, remove, replace, routes,
-    table, warn_of_missing_interfaces,
+    ANSWERS, ControlGroups, Lock, NOT_ASKED, OnArguments, Ruleset, TABLE, check, nft, remove,
+    replace, routes, table, warn_of_missing_interfaces,
 };
 use crate::{in_words, stderr};
 
@@ -79,6 +79,9 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
                 count += 1;
             }
         }
+        if is_removed {
+            is_removed = !kept.restore();
+        }
         // What fails now may succeed at the next look: a group that went meanwhile, or rules that others are loading.
         let looks_at_table = is_removed || count % LOOKS_AT_TABLE == 0;
         let failed = kept.look(looks_at_table).err();
@@ -113,14 +116,34 @@ impl Kept {
         })
     }
 
+    /// Loads the rules if there is no table, by one program and nothing else: until then, the packets of open connections
+    /// get lost. Returns whether it did. The table is there after a change of its own.
+    fn restore(&mut self) -> bool {
+        let Ok(present) = ControlGroups::of(&self.ruleset.rules) else {
+            return false;
+        };
+        let script = self.ruleset.script(&present);
+        let script = format!("create table {TABLE}\ndelete table {TABLE}\n{script}");
+        let is_restored = self.loaded.is_some() && nft(&["-f", "-"], &script).is_ok();
+        if is_restored {
+            self.loaded = Some(present);
+            self.note_removal();
+        }
+        is_restored
+    }
+
+    fn note_removal(&mut self) {
+        stderr::warn("another program removed the rules: they are loaded again");
+        self.questions = QUESTIONS;
+    }
+
     /// Loads the rules if others removed them, which is looked at if `looks_at_table`, or if a control group was made.
     fn look(&mut self, looks_at_table: bool) -> anyhow::Result<()> {
         let present = ControlGroups::of(&self.ruleset.rules)?;
         let is_gone = looks_at_table && !table()?.is_some_and(|table| has_rules(&table));
         let is_stale = |loaded| present.has_news(loaded);
         if is_gone && self.loaded.is_some() {
-            stderr::warn("another program removed the rules: loading them again");
-            self.questions = QUESTIONS;
+            self.note_removal();
         } else if self.loaded.as_ref().is_some_and(is_stale) {
             stderr::warn("a control group of a rule was made: loading the rules again");
         }
