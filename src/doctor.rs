@@ -13,6 +13,7 @@ mod kernel;
 mod kernel_file;
 mod path;
 mod peers;
+mod rules;
 mod sockets;
 
 use std::{
@@ -57,7 +58,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ("kernel", "nft", kernel::nft),
     ("kernel", "congestion", kernel::congestion),
     ("kernel", "IPv6", kernel::ipv6),
-    ("interception", "rules", interception::rules),
+    ("interception", "rules", rules::rules),
     ("interception", "gate", interception::gate),
     ("interception", "listener", interception::listener),
     ("interception", "capability", interception::capability),
