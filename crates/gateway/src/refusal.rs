@@ -90,7 +90,7 @@ refusals! {
     /// The target's answers to the client do not pass the connecting end.
     AnswersElsewhere = ANSWERS_ELSEWHERE,
         "the target answers {end}, but not connections from this client's address: its answers to the client must pass \
-         the machine of {end}";
+         the machine of {end}, and `refrain intercept on --far` must have loaded its rules there";
 }
 
 /// A limit that was reached, with its value and the option that sets it.
