@@ -202,6 +202,14 @@ fn number_of(findings: &[Finding], state: State) -> u64 {
     of_state.count() as u64
 }
 
+/// A round trip. A short one is not zero.
+fn milliseconds(milliseconds: f64) -> String {
+    match milliseconds < 0.1 {
+        true => "below 0.1 ms".to_owned(),
+        false => format!("{milliseconds:.1} ms"),
+    }
+}
+
 /// A line for each finding, below the name of its area.
 fn print(findings: &[Finding], out: &mut impl Write) -> io::Result<()> {
     let width = findings.iter().map(|finding| finding.check.len());
@@ -260,6 +268,13 @@ mod tests {
         assert_eq!(states, [State::Problem, State::Problem, State::Ok]);
         assert!(findings[0].text.contains("did not end"));
         assert!(findings[1].text.contains("bug"));
+    }
+
+    #[test]
+    fn a_short_round_trip_is_not_zero() {
+        assert_eq!(milliseconds(0.04), "below 0.1 ms");
+        assert_eq!(milliseconds(0.1), "0.1 ms");
+        assert_eq!(milliseconds(52.34), "52.3 ms");
     }
 
     #[test]

@@ -30,6 +30,18 @@ pub(super) fn redirect_port(table: &Value) -> Option<u16> {
     port.try_into().ok()
 }
 
+/// Whether rules redirect while the gate is open, and whether some always do.
+pub(super) fn redirects(table: &Value) -> (bool, bool) {
+    let is_gate = |part: &Value| {
+        let set = part["match"]["right"].as_str();
+        set.is_some_and(|set| set.starts_with("@alive"))
+    };
+    let redirecting = entries(table, "rule")
+        .filter(|rule| parts(rule).any(|part| part.get("redirect").is_some()));
+    let gated: Vec<_> = redirecting.map(|rule| parts(rule).any(is_gate)).collect();
+    (gated.contains(&true), gated.contains(&false))
+}
+
 /// The user whose packets open the gate, and whose connections are not redirected.
 pub(super) fn excepted_user(table: &Value) -> Option<u32> {
     let of_gate = entries(table, "rule").filter(|rule| rule["chain"] == "gate");
@@ -134,6 +146,22 @@ mod tests {
     }
 
     #[test]
+    fn redirects_pass_a_gate_or_none() {
+        assert_eq!(redirects(&table()), (false, true));
+        let gate = json!({"match": {"op": "==", "left": {"meta": {"key": "nfproto"}}, "right": "@alive_1"}});
+        let gated =
+            json!({"rule": {"chain": "local", "expr": [gate, {"redirect": {"port": 15002}}]}});
+        let mut both = table();
+        both["nftables"]
+            .as_array_mut()
+            .expect("entries")
+            .push(gated.clone());
+        assert_eq!(redirects(&both), (true, true));
+        assert_eq!(redirects(&json!({"nftables": [gated]})), (true, false));
+        assert_eq!(redirects(&json!({})), (false, false));
+    }
+
+    #[test]
     fn only_chains_that_translate_before_ours_are_others() {
         let chain = |family, table, kind, hook, prio| json!({"chain": {"family": family, "table": table, "name": hook, "type": kind, "hook": hook, "prio": prio}});
         let listed = json!({"nftables": [
@@ -174,6 +202,7 @@ mod tests {
             let value = serde_json::from_str(&text).unwrap_or(json!({"nftables": [{"rule": {"expr": [text]}}]}));
             let _ = (redirect_port(&value), excepted_user(&value), rules_of_gone_groups(&value));
             let _ = (other_chains(&value), changes_destinations(&value), is_about_forwarded(&value));
+            let _ = redirects(&value);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use refrain_gateway::{machine::memory_bytes_of, status::Peer};
 
-use super::{Finding, context::Context, kernel_file::text_of};
+use super::{Finding, context::Context, kernel_file::text_of, milliseconds};
 use crate::{
     local::{AskError, Found},
     table::{age, bytes, count},
@@ -86,7 +86,7 @@ fn link(peer: &Peer, role: &str, context: &Context) -> Finding {
     if peer.up {
         let round_trip = peer
             .round_trip_ms
-            .map(|ms| format!(", round trip {ms:.1} ms"));
+            .map(|ms| format!(", round trip {}", milliseconds(ms)));
         let mut text = format!(
             "{label}: up, {}{}, {}",
             count(peer.lanes as u64, "lane", "lanes"),

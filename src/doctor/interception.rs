@@ -57,7 +57,8 @@ pub(super) fn gate(context: &Context) -> Vec<Finding> {
 }
 
 fn closed(context: &Context, table: &Value) -> Finding {
-    let because = |cause: &str| format!("closed: {cause}; connections go direct");
+    let way = |of_resets| way_with_closed_gate(table, of_resets);
+    let because = |cause: &str| format!("closed: {cause}; {}", way("are refused"));
     let near_ends: Vec<_> = context.intercepting().collect();
     let is = |what: fn(&refrain_gateway::status::Interception) -> bool| {
         let mut states = near_ends
@@ -74,7 +75,9 @@ fn closed(context: &Context, table: &Value) -> Finding {
             "see \"gateways\"",
         ),
         _ if is(|state| state.bypassed) => {
-            Finding::note(because("`refrain bypass on` was run")).advise("refrain bypass off")
+            let way = way("still go through the near end");
+            let text = format!("closed: `refrain bypass on` was run; {way}");
+            Finding::note(text).advise("refrain bypass off")
         }
         (_, false) => Finding::problem(
             because("the near end has no link"),
@@ -83,10 +86,11 @@ fn closed(context: &Context, table: &Value) -> Finding {
         _ if is(|state| state.gate_open) => {
             let port = firewall::redirect_port(table).unwrap_or_default();
             let user = firewall::excepted_user(table).unwrap_or_default();
+            let way = way("go only to that port");
             Finding::problem(
-                because(&format!(
-                    "the near end works, but not at port {port} as user {user}, as the rules have it"
-                )),
+                format!(
+                    "closed: the near end works, but not at port {port} as user {user}, as the rules have it; {way}"
+                ),
                 "load the rules again, with the near end's file and --user of its process",
             )
         }
@@ -94,6 +98,18 @@ fn closed(context: &Context, table: &Value) -> Finding {
             because("the near end cannot take new connections"),
             "read its log: it has too few open files, shuts down, or is overloaded",
         ),
+    }
+}
+
+/// What becomes of new connections while the gate is closed. Those of `on_failure=reset` pass no gate.
+fn way_with_closed_gate(table: &Value, of_resets: &str) -> String {
+    let (gated, ungated) = firewall::redirects(table);
+    match (gated, ungated) {
+        (_, false) => "connections go direct".to_owned(),
+        (false, true) => format!("connections {of_resets} (on_failure=reset)"),
+        (true, true) => {
+            format!("connections go direct, and those of on_failure=reset {of_resets}")
+        }
     }
 }
 
@@ -137,7 +153,8 @@ fn owner(context: &Context, held: &Listening, port: u16, excepted: Option<u32>) 
         ),
         Some(excepted) if excepted != held.user => Finding::problem(
             format!(
-                "{text}, but the rules except user {excepted}: its connections would be intercepted again"
+                "{text}, but the rules do not intercept connections of user {excepted}: those of this process would be \
+                 intercepted again"
             ),
             format!(
                 "refrain intercept on --config {} --user {}",
@@ -145,7 +162,7 @@ fn owner(context: &Context, held: &Listening, port: u16, excepted: Option<u32>) 
                 held.user
             ),
         ),
-        _ => Finding::ok(format!("{text}, and the rules except this user")),
+        _ => Finding::ok(format!("{text}, whose connections are not intercepted")),
     }
 }
 
@@ -267,7 +284,7 @@ pub(super) fn quic(context: &Context) -> Vec<Finding> {
             "open QUIC connection bypasses refrain",
             "open QUIC connections bypass refrain",
         ))
-        .advise("if they are to use the link, refuse UDP to port 443: programs then use TCP"),
+        .advise("if they are to use the link, give the rule for port 443 quic=reject: programs then use TCP"),
     }]
 }
 

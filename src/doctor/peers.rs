@@ -12,7 +12,7 @@ use refrain_gateway::{
 };
 use tokio::{runtime::Builder, task::JoinSet, time::timeout};
 
-use super::{Finding, context::Context};
+use super::{Finding, context::Context, milliseconds};
 use crate::in_words;
 
 /// How long a peer may take to open a connection, and all in all.
@@ -76,8 +76,9 @@ fn finding(config: &Config, dial: &Dial, reached: Option<Result<Reached, CheckEr
     };
     match reached {
         Some(Ok(reached)) => Finding::ok(format!(
-            "{named}: both keys are accepted, round trip {:.1} ms, large packets pass, wire version {}",
-            reached.round_trip_ms, reached.wire_version
+            "{named}: both keys are accepted, round trip {}, large packets pass, wire version {}",
+            milliseconds(reached.round_trip_ms),
+            reached.wire_version
         )),
         Some(Err(error)) => {
             let advice = advice(&error);
