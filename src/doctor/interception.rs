@@ -5,7 +5,7 @@ use std::{net::SocketAddr, thread::sleep, time::Duration};
 use refrain_gateway::intercept::rule::InterceptRule;
 use serde_json::Value;
 
-use super::{Finding, context::Context, firewall, kernel_file::text_of, sockets::Listening};
+use super::{Finding, context::Context, firewall, kernel_file::text_of, rules, sockets::Listening};
 use crate::{
     in_words,
     intercept::{self, Gate, Loaded, LoadedRule, control_groups::ControlGroups, nft},
@@ -216,7 +216,13 @@ fn has_capability(status: &str, capability: u32) -> Option<bool> {
 /// The control groups of the rules: those that do not exist, and those that were made again.
 pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
     let rules = context.config().map_or(&[][..], |config| &config.intercept);
-    let advice = "start its service and load the rules again, or use `refrain intercept on --keep`, which follows it";
+    let is_kept = rules::keeper().is_some();
+    let advice = match is_kept {
+        true => "start its service: the rule is then loaded within a second",
+        false => {
+            "start its service and load the rules again, or use `refrain intercept on --keep`, which follows it"
+        }
+    };
     let mut findings = match ControlGroups::of(rules) {
         Ok(groups) => {
             let missing = groups.missing().map(|group| {
@@ -233,7 +239,10 @@ pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
     let gone = loaded(context).map(firewall::rules_of_gone_groups);
     findings.extend(gone.into_iter().flatten().map(|rule| {
         let text = format!("a loaded rule is about a group that is gone: {rule}");
-        Finding::problem(text, advice)
+        match is_kept {
+            true => Finding::note(text).advise(advice),
+            false => Finding::problem(text, advice),
+        }
     }));
     findings
 }

@@ -1,8 +1,13 @@
 //! The firewall's rules of interception that are loaded, and those of the file.
 
-use refrain_gateway::config::Config;
+use std::{fs, os::unix::fs::MetadataExt};
 
-use super::{Finding, context::Context};
+use refrain_gateway::{
+    config::Config,
+    intercept::{rule::InterceptRule, table::script},
+};
+
+use super::{Finding, context::Context, kernel_file::text_of};
 use crate::{
     intercept::{Gateway, Loaded, control_groups::ControlGroups},
     table::count,
@@ -64,7 +69,8 @@ fn none_loaded(context: &Context, is_configured: bool) -> Finding {
     }
 }
 
-/// Rules of the file that are not loaded, and others that are.
+/// Rules of the file that are not loaded, and others that are. Names of servers are the near end's part: a change of
+/// them needs no other rules.
 fn differences(config: &Config, loaded: &Loaded) -> Vec<Finding> {
     let Ok(groups) = ControlGroups::of(&config.intercept) else {
         return Vec::new();
@@ -76,27 +82,50 @@ fn differences(config: &Config, loaded: &Loaded) -> Vec<Finding> {
     };
     let script = groups.script(&config.intercept, &gateway);
     let loadable: Vec<_> = script.lines().filter_map(rule_in).collect();
-    let mut has: Vec<_> = loaded.rules.iter().map(|rule| rule.rule.as_str()).collect();
-    let mut findings = Vec::new();
-    for rule in config.intercept.iter().map(ToString::to_string) {
-        match has.iter().position(|other| is_same(&rule, other)) {
-            Some(at) => drop(has.remove(at)),
-            // Those of control groups that do not exist are not to be loaded.
-            None if loadable.iter().any(|other| is_same(&rule, other)) => {
-                findings.push(Finding::problem(
-                    format!("a rule of the file is not loaded: {rule}"),
-                    "load the rules again: `refrain intercept on`, or `systemctl reload refrain-intercept`",
-                ));
-            }
-            None => {}
+    let of_file: Vec<_> = config.intercept.iter().map(ToString::to_string).collect();
+    let loaded: Vec<_> = loaded.rules.iter().map(|rule| rule.rule.as_str()).collect();
+    let missing = of_file.iter().filter(|rule| {
+        // Those of control groups that do not exist are not to be loaded.
+        let is_loadable = loadable.iter().any(|other| is_same(rule, other));
+        is_loadable && !loaded.iter().any(|other| is_same_to_kernel(rule, other))
+    });
+    let missing = missing.map(|rule| {
+        let text = format!("a rule of the file is not loaded: {rule}");
+        Finding::problem(text, advice_to_load_again())
+    });
+    let others = loaded.iter().filter(|other| {
+        let mut of_file = of_file.iter();
+        !of_file.any(|rule| is_same_to_kernel(rule, other))
+    });
+    let others = others.map(|rule| {
+        Finding::note(format!("a loaded rule is not in the file: {rule}"))
+            .advise(format!("unless --rule gave it, {}", advice_to_load_again()))
+    });
+    missing.chain(others).collect()
+}
+
+fn advice_to_load_again() -> String {
+    match keeper() {
+        Some(process) => format!(
+            "load the rules again: `systemctl reload refrain-intercept`, or `kill -HUP {process}`"
+        ),
+        None => {
+            "load the rules again: `refrain intercept on`, or `systemctl reload refrain-intercept`"
+                .to_owned()
         }
     }
-    let others = has.into_iter().map(|rule| {
-        Finding::note(format!("a loaded rule is not in the file: {rule}"))
-            .advise("unless --rule gave it, load the rules again")
-    });
-    findings.extend(others);
-    findings
+}
+
+/// The process of `refrain intercept on --keep` in this network: it holds the lock of the rules, and has written its
+/// number there.
+pub(super) fn keeper() -> Option<u32> {
+    let network = fs::metadata("/proc/self/ns/net").ok()?.ino();
+    let holder = text_of(format!("/run/refrain-intercept-{network}.lock"))?;
+    let process: u32 = holder.trim().parse().ok()?;
+    // One that has ended leaves its number.
+    let command = text_of(format!("/proc/{process}/cmdline"))?;
+    let mut words = command.split('\0');
+    (words.any(|word| word == "intercept") && words.any(|word| word == "--keep")).then_some(process)
 }
 
 /// Whether a rule is the one of a comment, which has only the beginning of a long one.
@@ -104,6 +133,45 @@ fn is_same(rule: &str, comment: &str) -> bool {
     match comment.strip_suffix("...") {
         Some(beginning) => rule.starts_with(beginning),
         None => rule == comment,
+    }
+}
+
+/// The same for the kernel, which knows no names of servers and does nothing else by them.
+fn is_same_to_kernel(rule: &str, comment: &str) -> bool {
+    match (rule.parse(), comment.parse()) {
+        (Ok(rule), Ok(other)) => in_kernel(rule) == in_kernel(other),
+        // A long one.
+        _ => is_same(&without_names(rule), &without_names(comment)),
+    }
+}
+
+/// The lines of the script for this rule.
+fn in_kernel(rule: InterceptRule) -> Vec<String> {
+    let gateway = Gateway {
+        port: 1,
+        user: 1,
+        gets_dns: false,
+    };
+    let script = script(&[rule], &gateway, &|path| Some((1, path.to_owned())));
+    let lines = script
+        .lines()
+        .map(|line| match line.split_once(" comment \"rule ") {
+            Some((line, _)) => line.to_owned(),
+            None => line.to_owned(),
+        });
+    lines.collect()
+}
+
+/// The text of a rule without its names. Their word may be cut.
+fn without_names(rule: &str) -> String {
+    let words: Vec<_> = rule.split(' ').collect();
+    let Some(at) = words.iter().position(|word| word.starts_with("name=")) else {
+        return rule.to_owned();
+    };
+    let others = [&words[..at], &words[at + 1..]].concat().join(" ");
+    match words[at].ends_with("...") {
+        true => others + "...",
+        false => others,
     }
 }
 
@@ -116,8 +184,6 @@ fn rule_in(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use refrain_gateway::intercept::rule::InterceptRule;
-
     use super::*;
 
     fn rules_of(texts: &[&str]) -> Vec<InterceptRule> {
@@ -131,6 +197,31 @@ mod tests {
     fn a_long_rule_is_known_by_its_beginning() {
         assert!(is_same("port=80", "port=80") && is_same("port=80,81", "port=80,..."));
         assert!(!is_same("port=80", "port=8") && !is_same("port=80", "port=81..."));
+    }
+
+    #[test]
+    fn a_change_of_names_changes_nothing_in_the_kernel() {
+        let cut = |rule: &str, bytes: usize| format!("{}...", &rule[..bytes]);
+        let one = "port=443 dst=10.0.0.0/8 name=a.example action=direct";
+        let of_other_name = "port=443 dst=10.0.0.0/8 name=b.example,*.c.example action=pass";
+        assert!(is_same_to_kernel(one, of_other_name));
+        for bytes in [8, 20, one.len() - 20, one.len() - 3] {
+            assert!(is_same_to_kernel(one, &cut(one, bytes)), "{bytes}");
+        }
+        let names = cut(of_other_name, of_other_name.len() - 20);
+        assert!(is_same_to_kernel(one, &names), "{names}");
+        for other in [
+            "port=444 dst=10.0.0.0/8 name=a.example action=direct",
+            "port=443 dst=10.0.0.0/8 action=direct",
+            "port=443 dst=10.0.0.0/8",
+            "port=443 name=a.example action=direct",
+            "port=443 dst=10.0.0.0/8 name=a.example on_failure=reset",
+            "port=443 dst=10.0.0.0/8 cgroup=a.slice name=a.example",
+            "port=443 dst=10.1...",
+            "port=443 dst=10.1.0.0/16 name=a.exam...",
+        ] {
+            assert!(!is_same_to_kernel(one, other), "{other}");
+        }
     }
 
     #[test]
