@@ -3,6 +3,7 @@
 //! A check is a function in the file of its area, and a row of [`CHECKS`]. All checks run at once, each in a thread of
 //! its own: one that hangs is reported, and delays no other. What several of them need is in [`Context`].
 
+mod answers;
 mod clock;
 mod configuration;
 mod context;
@@ -59,6 +60,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ("kernel", "congestion", kernel::congestion),
     ("kernel", "IPv6", kernel::ipv6),
     ("interception", "rules", rules::rules),
+    ("interception", "answers", answers::answers),
     ("interception", "gate", interception::gate),
     ("interception", "listener", interception::listener),
     ("interception", "capability", interception::capability),

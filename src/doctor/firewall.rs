@@ -23,6 +23,11 @@ pub(super) fn is_about_forwarded(table: &Value) -> bool {
     entries(table, "chain").any(|chain| chain["name"] == "forwarded")
 }
 
+/// Whether a table brings answers to clients' addresses here.
+pub(super) fn brings_answers(table: &Value) -> bool {
+    entries(table, "rule").any(|rule| rule["chain"] == "answers")
+}
+
 /// The port to which a table redirects.
 pub(super) fn redirect_port(table: &Value) -> Option<u16> {
     let mut ports = entries(table, "rule").flat_map(parts);

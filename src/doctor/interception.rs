@@ -5,7 +5,14 @@ use std::{net::SocketAddr, thread::sleep, time::Duration};
 use refrain_gateway::intercept::rule::InterceptRule;
 use serde_json::Value;
 
-use super::{Finding, context::Context, firewall, kernel_file::text_of, rules, sockets::Listening};
+use super::{
+    Finding,
+    context::Context,
+    firewall,
+    kernel_file::{has_capability, text_of},
+    rules,
+    sockets::Listening,
+};
 use crate::{
     in_words,
     intercept::{self, Gate, Loaded, LoadedRule, control_groups::ControlGroups, nft},
@@ -16,12 +23,13 @@ use crate::{
 const GATE_AGAIN: Duration = Duration::from_millis(400);
 
 /// Tables of others that are looked at.
-const OTHERS_MAX: usize = 8;
+pub(super) const OTHERS_MAX: usize = 8;
 
-/// The loaded rules, if there are any.
-fn loaded(context: &Context) -> Option<&Value> {
+/// The loaded rules of a near end, if there are any. Those of a far end redirect nothing.
+pub(super) fn loaded(context: &Context) -> Option<&Value> {
     // Others cannot read them: `rules` says so.
-    context.table().ok().flatten().filter(|_| context.is_root)
+    let table = context.table().ok().flatten().filter(|_| context.is_root);
+    table.filter(|table| Loaded::read(table).gate.is_some())
 }
 
 /// Whether connections are redirected, and otherwise why they are not.
@@ -205,14 +213,6 @@ pub(super) fn capability(context: &Context) -> Vec<Finding> {
     findings.into_iter().flatten().collect()
 }
 
-/// Whether the process of such a file below `/proc` has the capability with this number.
-fn has_capability(status: &str, capability: u32) -> Option<bool> {
-    let mut lines = status.lines();
-    let effective = lines.find_map(|line| line.strip_prefix("CapEff:"))?;
-    let effective = u64::from_str_radix(effective.trim(), 16).ok()?;
-    Some(effective >> capability & 1 == 1)
-}
-
 /// The control groups of the rules: those that do not exist, and those that were made again.
 pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
     let rules = context.config().map_or(&[][..], |config| &config.intercept);
@@ -247,15 +247,17 @@ pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
     findings
 }
 
+/// What `nft -j list` prints with these arguments.
+pub(super) fn list(arguments: &[&str]) -> Option<Value> {
+    let printed = nft(&[&["-j", "list"], arguments].concat(), "").ok()?;
+    serde_json::from_str(&printed).ok()
+}
+
 /// Translation of addresses by others, which comes first.
 pub(super) fn other_rules(context: &Context) -> Vec<Finding> {
     if loaded(context).is_none() {
         return Vec::new();
     }
-    let list = |arguments: &[&str]| -> Option<Value> {
-        let printed = nft(&[&["-j", "list"], arguments].concat(), "").ok()?;
-        serde_json::from_str(&printed).ok()
-    };
     let Some(chains) = list(&["chains"]) else {
         return Vec::new();
     };
@@ -295,20 +297,4 @@ pub(super) fn quic(context: &Context) -> Vec<Finding> {
         ))
         .advise("if they are to use the link, give the rule for port 443 quic=reject: programs then use TCP"),
     }]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn capabilities_are_those_in_effect() {
-        let status =
-            "Name:\trefrain\nCapPrm:\t000001ffffffffff\nCapEff:\t0000000000001000\nCapBnd:\t0\n";
-        assert_eq!(has_capability(status, 12), Some(true));
-        assert_eq!(has_capability(status, 13), Some(false));
-        for status in ["", "CapEff:\tx\n", "CapEff:"] {
-            assert_eq!(has_capability(status, 12), None, "{status}");
-        }
-    }
 }

@@ -12,3 +12,27 @@ pub(super) fn text_of(path: impl AsRef<Path>) -> Option<String> {
     file.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
+
+/// Whether the process of such a file below `/proc` has the capability with this number.
+pub(super) fn has_capability(status: &str, capability: u32) -> Option<bool> {
+    let mut lines = status.lines();
+    let effective = lines.find_map(|line| line.strip_prefix("CapEff:"))?;
+    let effective = u64::from_str_radix(effective.trim(), 16).ok()?;
+    Some(effective >> capability & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_those_in_effect() {
+        let status =
+            "Name:\trefrain\nCapPrm:\t000001ffffffffff\nCapEff:\t0000000000001000\nCapBnd:\t0\n";
+        assert_eq!(has_capability(status, 12), Some(true));
+        assert_eq!(has_capability(status, 13), Some(false));
+        for status in ["", "CapEff:\tx\n", "CapEff:"] {
+            assert_eq!(has_capability(status, 12), None, "{status}");
+        }
+    }
+}

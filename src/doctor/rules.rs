@@ -7,7 +7,7 @@ use refrain_gateway::{
     intercept::{rule::InterceptRule, table::script},
 };
 
-use super::{Finding, context::Context, kernel_file::text_of};
+use super::{Finding, answers, context::Context, kernel_file::text_of};
 use crate::{
     intercept::{Gateway, Loaded, control_groups::ControlGroups},
     table::count,
@@ -23,6 +23,8 @@ pub(super) fn rules(context: &Context) -> Vec<Finding> {
     }
     let table = match context.table() {
         Ok(Some(table)) => table,
+        // Of that, `answers` reports the rules.
+        Ok(None) if answers::are_needed(context) => return Vec::new(),
         Ok(None) => return vec![none_loaded(context, !rules.is_empty())],
         Err(error) if rules.is_empty() => return vec![Finding::skipped(error)],
         Err(error) => {
