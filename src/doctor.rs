@@ -52,6 +52,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ("configuration", "in use", configuration::in_use),
     ("peers", "peer", peers::peers),
     ("path", "route", path::routes),
+    ("path", "interface", path::missing_interfaces),
     ("path", "forwarding", path::forwarding),
     ("path", "path back", path::reverse_path_filter),
     ("kernel", "system", kernel::system),

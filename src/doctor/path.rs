@@ -61,6 +61,29 @@ fn route(to: SocketAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
+/// Interfaces of rules that are not there. They may come later; a misspelt one never does.
+pub(super) fn missing_interfaces(context: &Context) -> Vec<Finding> {
+    let Some(devices) = text_of("/proc/net/dev") else {
+        return Vec::new();
+    };
+    let devices: BTreeSet<_> = devices
+        .lines()
+        .filter_map(|line| Some(line.split_once(':')?.0.trim()))
+        .collect();
+    let rules = context.config().map_or(&[][..], |config| &config.intercept);
+    let named = rules.iter().flat_map(|rule| rule.interfaces());
+    let missing: BTreeSet<_> = named
+        .filter(|name| *name != ANY && !devices.contains(name.as_str()))
+        .collect();
+    let notes = missing.into_iter().map(|name| {
+        let text = format!(
+            "no network interface is named \"{name}\" now (in={name}): its rule matches nothing"
+        );
+        Finding::note(text).advise("correct the name in the rule, unless the interface comes later")
+    });
+    notes.collect()
+}
+
 /// Whether the kernel forwards, where rules are about forwarded connections.
 pub(super) fn forwarding(context: &Context) -> Vec<Finding> {
     if interfaces(context).is_empty() {
