@@ -9,6 +9,7 @@ mod configuration;
 mod context;
 mod firewall;
 mod gateways;
+mod input_filter;
 mod interception;
 mod kernel;
 mod kernel_file;
@@ -71,6 +72,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
         interception::control_groups,
     ),
     ("interception", "other rules", interception::other_rules),
+    ("interception", "input filter", input_filter::input_filter),
     ("interception", "QUIC", interception::quic),
     ("clock", "clock", clock::clock),
 ];

@@ -1,6 +1,6 @@
 //! What `nft -j` says of tables, as far as checks need it. All of it may be anything.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use nix::unistd::User;
 use refrain_gateway::intercept::table::TABLE;
@@ -9,12 +9,12 @@ use serde_json::Value;
 /// The place of network address translation among the chains of a hook.
 const PRIORITY: i64 = -100;
 
-fn entries<'a>(listed: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+pub(super) fn entries<'a>(listed: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
     let entries = listed["nftables"].as_array().into_iter().flatten();
     entries.filter_map(move |entry| entry.get(kind))
 }
 
-fn parts(rule: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn parts(rule: &Value) -> impl Iterator<Item = &Value> {
     rule["expr"].as_array().into_iter().flatten()
 }
 
@@ -70,7 +70,40 @@ pub(super) fn rules_of_gone_groups(table: &Value) -> Vec<String> {
     comments.map(str::to_owned).collect()
 }
 
-/// A chain that translates addresses at the hooks of ours, before it or at the same place.
+/// Connections of other machines that a table redirects.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Redirected {
+    /// Where they come in; none for any interface.
+    pub interface: Option<String>,
+    /// Where they are redirected to.
+    pub port: u16,
+}
+
+/// Those of each interface and port, once.
+pub(super) fn redirected_from_others(table: &Value) -> BTreeSet<Redirected> {
+    let rules = entries(table, "rule").filter(|rule| rule["chain"] == "forwarded");
+    let all = rules.flat_map(|rule| {
+        let port = parts(rule).find_map(|part| part["redirect"]["port"].as_u64());
+        let mut matches = parts(rule).map(|part| &part["match"]);
+        let named = matches.find(|found| found["left"]["meta"]["key"] == "iifname");
+        let right = named.map_or(&Value::Null, |named| &named["right"]);
+        let names = match right["set"].as_array() {
+            Some(names) => names.iter().map(Value::as_str).collect(),
+            None => vec![right.as_str()],
+        };
+        let port = port.and_then(|port| port.try_into().ok());
+        let of_each = names.into_iter().filter_map(move |name| {
+            Some(Redirected {
+                interface: name.map(str::to_owned),
+                port: port?,
+            })
+        });
+        of_each.collect::<Vec<_>>()
+    });
+    all.collect()
+}
+
+/// A chain of another program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OtherChain {
     pub family: String,
@@ -78,20 +111,33 @@ pub(super) struct OtherChain {
     pub name: String,
 }
 
-/// Those of other tables in `nft -j list chains`.
+/// Those in `nft -j list chains` that translate addresses at the hooks of ours, before it or at the same place.
 pub(super) fn other_chains(chains: &Value) -> Vec<OtherChain> {
+    others(chains, |chain| {
+        let is_there = ["output", "prerouting"].map(|hook| chain["hook"] == hook);
+        let is_before = chain["prio"].as_i64().is_some_and(|prio| prio <= PRIORITY);
+        chain["type"] == "nat" && is_there.contains(&true) && is_before
+    })
+}
+
+/// Those that filter packets to this machine.
+pub(super) fn input_chains(chains: &Value) -> Vec<OtherChain> {
+    others(chains, |chain| {
+        let is_of_ip = ["ip", "ip6", "inet"].map(|family| chain["family"] == family);
+        chain["type"] == "filter" && chain["hook"] == "input" && is_of_ip.contains(&true)
+    })
+}
+
+fn others(chains: &Value, is_one: impl Fn(&Value) -> bool) -> Vec<OtherChain> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let others = entries(chains, "chain").filter_map(|chain| {
-        let is_there = ["output", "prerouting"].map(|hook| chain["hook"] == hook);
-        let is_before = chain["prio"].as_i64()? <= PRIORITY;
         let other = OtherChain {
             family: text(&chain["family"])?,
             table: text(&chain["table"])?,
             name: text(&chain["name"])?,
         };
         let is_ours = format!("{} {}", other.family, other.table) == TABLE;
-        let is_other = chain["type"] == "nat" && is_there.contains(&true) && is_before && !is_ours;
-        is_other.then_some(other)
+        (is_one(chain) && !is_ours).then_some(other)
     });
     others.collect()
 }
@@ -179,6 +225,40 @@ mod tests {
         let found = other_chains(&listed);
         let named: Vec<_> = found.iter().map(|chain| chain.table.as_str()).collect();
         assert_eq!(named, ["nat"]);
+        let listed = json!({"nftables": [
+            chain("inet", "filter", "filter", "input", 0),
+            chain("inet", "filter", "filter", "forward", 0),
+            chain("bridge", "filter", "filter", "input", 0),
+            chain("inet", "refrain", "filter", "input", 150),
+        ]});
+        let named: Vec<_> = input_chains(&listed)
+            .into_iter()
+            .map(|chain| chain.name)
+            .collect();
+        assert_eq!(named, ["input"]);
+    }
+
+    #[test]
+    fn redirected_connections_have_interfaces_and_ports() {
+        let rule = |right: Value, port: u16| {
+            json!({"rule": {"chain": "forwarded", "expr": [
+            {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": right}},
+            {"redirect": {"port": port}}]}})
+        };
+        let any = json!({"rule": {"chain": "forwarded", "expr": [{"redirect": {"port": 15003}}]}});
+        let table = json!({"nftables": [
+            rule(json!({"set": ["lan", "wlan"]}), 15001), rule(json!("lan"), 15001), any,
+            {"rule": {"chain": "forwarded", "expr": [{"return": null}]}},
+        ]});
+        let found: Vec<_> = redirected_from_others(&table).into_iter().collect();
+        let expected =
+            [(None, 15003), (Some("lan"), 15001), (Some("wlan"), 15001)].map(|(name, port)| {
+                Redirected {
+                    interface: name.map(str::to_owned),
+                    port,
+                }
+            });
+        assert_eq!(found, expected);
     }
 
     #[test]
@@ -207,7 +287,7 @@ mod tests {
             let value = serde_json::from_str(&text).unwrap_or(json!({"nftables": [{"rule": {"expr": [text]}}]}));
             let _ = (redirect_port(&value), excepted_user(&value), rules_of_gone_groups(&value));
             let _ = (other_chains(&value), changes_destinations(&value), is_about_forwarded(&value));
-            let _ = redirects(&value);
+            let _ = (redirects(&value), input_chains(&value), redirected_from_others(&value));
         }
     }
 }
