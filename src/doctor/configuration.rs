@@ -201,13 +201,18 @@ fn listener(context: &Context, called: &str, address: SocketAddr, gateways: &[u3
             "{called} is in use by the gateway that runs here, process {}",
             process.number
         )),
-        Some(process) => Finding::problem(
-            format!(
+        Some(process) => {
+            let text = format!(
                 "{called} is in use by process {} ({})",
                 process.number, process.name
-            ),
-            "stop that process, or choose another port",
-        ),
+            );
+            let without_socket = context.without_socket();
+            match without_socket.is_some_and(|other| other.number == process.number) {
+                true => Finding::note(format!("{text}, which has no local socket here"))
+                    .advise("see \"gateways\""),
+                false => Finding::problem(text, "stop that process, or choose another port"),
+            }
+        }
         None => {
             let text = format!("{called} is in use by a process of user {}", held.user);
             match context.is_root {

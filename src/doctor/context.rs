@@ -16,7 +16,7 @@ use refrain_gateway::{
 use rustix::process::geteuid;
 use serde_json::Value;
 
-use super::sockets::{self, Listening};
+use super::sockets::{self, Listening, Process};
 use crate::{
     gateways::config_of,
     in_words, intercept,
@@ -91,6 +91,21 @@ impl Context {
     pub(super) fn intercepting(&self) -> impl Iterator<Item = &Found> {
         let found = self.found().iter();
         found.filter(|found| found.status.interception.is_some())
+    }
+
+    /// Where no gateway was found: a process of refrain that has a port of the file. It has no local socket where this
+    /// command looks.
+    pub(super) fn without_socket(&self) -> Option<Process> {
+        let looked = self.gateways().ok()?;
+        if !looked.found.is_empty() || !looked.silent.is_empty() {
+            return None;
+        }
+        let listeners = self.config()?.listeners();
+        let mut held = listeners.iter().filter_map(|(_, address)| {
+            let mut listening = self.listening().iter();
+            listening.find(|listening| listening.holds(*address))
+        });
+        held.find_map(|held| held.process(&[]).filter(Process::is_refrain))
     }
 
     /// The firewall's table of interception, if rules are loaded, or why it cannot be read.

@@ -35,6 +35,14 @@ pub(super) fn redirect_port(table: &Value) -> Option<u16> {
     port.try_into().ok()
 }
 
+/// The port of `transparent` that a table is for. Rules redirect to it, or to those after it.
+pub(super) fn first_port(table: &Value) -> Option<u16> {
+    let of_gate = entries(table, "rule").filter(|rule| rule["chain"] == "gate");
+    let mut matches = of_gate.flat_map(parts).map(|part| &part["match"]);
+    let port = &matches.find(|found| found["left"]["payload"]["field"] == "dport")?["right"];
+    port.as_u64()?.try_into().ok()
+}
+
 /// Whether rules redirect while the gate is open, and whether some always do.
 pub(super) fn redirects(table: &Value) -> (bool, bool) {
     let is_gate = |part: &Value| {
@@ -178,6 +186,7 @@ mod tests {
             {"chain": {"family": "inet", "table": "refrain", "name": "forwarded"}},
             {"rule": {"chain": "gate", "expr": [
                 {"match": {"op": "==", "left": {"meta": {"key": "skuid"}}, "right": 64999}},
+                {"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 15001}},
                 {"drop": null}]}},
             {"rule": {"chain": "local", "comment": "rule 1: cgroup=a", "expr": [
                 {"match": {"op": "==", "left": {"socket": {"key": "cgroupv2", "level": 1}}, "right": "120"}},
@@ -191,6 +200,7 @@ mod tests {
         let table = table();
         assert!(is_about_forwarded(&table));
         assert_eq!(redirect_port(&table), Some(15001));
+        assert_eq!(first_port(&table), Some(15001));
         assert_eq!(excepted_user(&table), Some(64999));
         assert_eq!(rules_of_gone_groups(&table), ["rule 1: cgroup=a"]);
         assert!(changes_destinations(&table));
@@ -285,7 +295,7 @@ mod tests {
         fn any_text_is_survived(text in any::<String>()) {
             let _ = quic_connections(&text);
             let value = serde_json::from_str(&text).unwrap_or(json!({"nftables": [{"rule": {"expr": [text]}}]}));
-            let _ = (redirect_port(&value), excepted_user(&value), rules_of_gone_groups(&value));
+            let _ = (redirect_port(&value), first_port(&value), excepted_user(&value), rules_of_gone_groups(&value));
             let _ = (other_chains(&value), changes_destinations(&value), is_about_forwarded(&value));
             let _ = (redirects(&value), input_chains(&value), redirected_from_others(&value));
         }

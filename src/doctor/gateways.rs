@@ -13,6 +13,10 @@ use crate::{
 /// With fewer, a limit on open files is soon met: `docs/run.md` advises 65536.
 const OPEN_FILES_MIN: u64 = 16_384;
 
+/// What to do where a gateway runs, and has no local socket that this command finds.
+pub(super) const ADVICE_WITHOUT_SOCKET: &str = "run it as the owner of the folder of local sockets, or remove that folder \
+                                                (usually /run/refrain), and restart it";
+
 /// Those that answer, and those that do not.
 pub(super) fn running(context: &Context) -> Vec<Finding> {
     let looked = match context.gateways() {
@@ -26,10 +30,17 @@ pub(super) fn running(context: &Context) -> Vec<Finding> {
     let silent = looked.silent.iter().map(silent);
     let mut findings: Vec<_> = found.chain(silent).collect();
     if let Some(none) = looked.none.as_ref().filter(|_| findings.is_empty()) {
-        findings.push(match none.is_denied {
-            true => Finding::skipped(none.to_string())
+        findings.push(match (none.is_denied, context.without_socket()) {
+            (true, _) => Finding::skipped(none.to_string())
                 .advise("run this as root or as the gateway's user"),
-            false => Finding::problem(
+            (false, Some(process)) => Finding::problem(
+                format!(
+                    "process {} (refrain) has a port of the file, but no local socket here: {none}",
+                    process.number
+                ),
+                ADVICE_WITHOUT_SOCKET,
+            ),
+            (false, None) => Finding::problem(
                 none.to_string(),
                 "start one, such as `systemctl start refrain-near`, and read its log if it ends",
             ),

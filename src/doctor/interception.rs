@@ -2,16 +2,17 @@
 
 use std::{net::SocketAddr, thread::sleep, time::Duration};
 
-use refrain_gateway::intercept::rule::InterceptRule;
+use refrain_gateway::{config::Config, intercept::rule::InterceptRule};
 use serde_json::Value;
 
 use super::{
     Finding,
     context::Context,
     firewall,
+    gateways::ADVICE_WITHOUT_SOCKET,
     kernel_file::{has_capability, text_of},
     rules,
-    sockets::Listening,
+    sockets::{Listening, Process},
 };
 use crate::{
     in_words,
@@ -131,7 +132,13 @@ pub(super) fn listener(context: &Context) -> Vec<Finding> {
     };
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let mut listening = context.listening().iter();
-    vec![match listening.find(|listening| listening.holds(address)) {
+    let held = listening.find(|listening| listening.holds(address));
+    let first = firewall::first_port(table).unwrap_or(port);
+    let of_file = context.config().and_then(Config::redirected_port);
+    if let Some(of_file) = of_file.filter(|of_file| ![0, first].contains(of_file)) {
+        return vec![of_another(context, held, first, of_file)];
+    }
+    vec![match held {
         None => Finding::problem(
             format!("nothing listens at port {port}, to which the rules redirect"),
             "start the near end, or load the rules again for its `transparent` port",
@@ -140,11 +147,36 @@ pub(super) fn listener(context: &Context) -> Vec<Finding> {
     }]
 }
 
+/// Rules for another near end than that of the file.
+fn of_another(context: &Context, held: Option<&Listening>, port: u16, of_file: u16) -> Finding {
+    let process = held.and_then(|held| held.process(&processes(context)));
+    let process =
+        process.map(|process| format!(" of process {} ({})", process.number, process.name));
+    let file = context.file_in_command();
+    Finding::problem(
+        format!(
+            "the loaded rules are for another near end: they redirect to port {port}{}, and that of the file has port \
+             {of_file}",
+            process.unwrap_or_default()
+        ),
+        format!(
+            "load the rules of this file: refrain intercept on --config {file}; or give --config the file of the other \
+             near end"
+        ),
+    )
+}
+
+/// The processes of the near ends that take redirected connections.
+fn processes(context: &Context) -> Vec<u32> {
+    let near_ends = context.intercepting();
+    near_ends
+        .filter_map(|found| found.place.process())
+        .collect()
+}
+
 fn owner(context: &Context, held: &Listening, port: u16, excepted: Option<u32>) -> Finding {
-    let expected = context
-        .intercepting()
-        .find_map(|found| found.place.process());
-    let process = held.process(expected.as_slice());
+    let expected = processes(context);
+    let process = held.process(&expected);
     let text = match &process {
         Some(process) => format!(
             "process {} ({}) of user {} has port {port}",
@@ -152,10 +184,11 @@ fn owner(context: &Context, held: &Listening, port: u16, excepted: Option<u32>) 
         ),
         None => format!("a process of user {} has port {port}", held.user),
     };
+    let is_refrain = process.as_ref().is_some_and(Process::is_refrain);
     let is_near_end =
-        process.is_none_or(|process| expected.is_none_or(|expected| process.number == expected));
+        process.is_none_or(|process| expected.is_empty() || expected.contains(&process.number));
     match excepted {
-        _ if !is_near_end => Finding::problem(
+        _ if !is_near_end && !is_refrain => Finding::problem(
             format!("{text}, and is not the near end that runs here"),
             "stop that process, or use another `transparent` port",
         ),
@@ -170,6 +203,11 @@ fn owner(context: &Context, held: &Listening, port: u16, excepted: Option<u32>) 
                 held.user
             ),
         ),
+        // It was started as a user who may not use the folder, or with another one.
+        _ if is_refrain && (!is_near_end || expected.is_empty()) => {
+            Finding::note(format!("{text}, and has no local socket here"))
+                .advise(ADVICE_WITHOUT_SOCKET)
+        }
         _ => Finding::ok(format!("{text}, whose connections are not intercepted")),
     }
 }

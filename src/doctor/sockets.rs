@@ -25,6 +25,13 @@ pub(super) struct Process {
     pub name: String,
 }
 
+impl Process {
+    /// Whether it is a gateway, by the name of its program.
+    pub(super) fn is_refrain(&self) -> bool {
+        self.name == "refrain"
+    }
+}
+
 pub(super) fn listening() -> Vec<Listening> {
     let files = ["/proc/net/tcp", "/proc/net/tcp6"];
     let texts = files.into_iter().filter_map(text_of);

@@ -48,6 +48,15 @@ impl Findings {
         problems
     }
 
+    /// Whether a check found anything with this part in its text or its advice.
+    pub(crate) fn has(&self, check: &str, part: &str) -> bool {
+        let mut findings = self.findings.iter();
+        findings.any(|finding| {
+            let text = format!("{} {}", finding["text"], finding["advice"]);
+            finding["check"] == check && text.contains(part)
+        })
+    }
+
     /// Whether a check found this, with all of these parts in its text and its advice.
     #[track_caller]
     pub(crate) fn expect(&self, state: &str, check: &str, parts: &[&str]) {

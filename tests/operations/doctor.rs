@@ -167,6 +167,30 @@ fn what_is_wrong_with_a_file_is_found() {
 }
 
 #[test]
+fn a_gateway_without_a_local_socket_here_is_not_to_be_stopped() {
+    let pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
+    let site = &pair.site;
+    let socks5 = pair.near.status().listeners[0].address.to_string();
+    let lines = format!("socks5 = \"{socks5}\"\n");
+    let far = site.far_listen.to_string();
+    let file = near_file(site, &far, &site.far_key, &lines);
+    let mut command = command(&["doctor", "--json", "--config", &file]);
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    command.env("XDG_RUNTIME_DIR", elsewhere.path());
+    let found = Findings::of(&command.output().expect("it runs"));
+    if !found.has("running", "no gateway found here") || found.has("running", "permission") {
+        println!("skipped: other gateways run here");
+        return;
+    }
+    let process = format!("process {}", pair.near.process());
+    let running = [process.as_str(), "no local socket", "/run/refrain"];
+    found.expect("problem", "running", &running);
+    let listener = [socks5.as_str(), &process, "no local socket"];
+    found.expect("note", "listener", &listener);
+    assert!(!found.has("listener", "stop that process"));
+}
+
+#[test]
 fn gateways_that_hang_or_have_no_link_are_found() {
     let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
     let site = &pair.site;
