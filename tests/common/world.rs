@@ -198,6 +198,11 @@ impl World {
         }
     }
 
+    /// Where its files are, and the local sockets of its gateways.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }

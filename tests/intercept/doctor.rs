@@ -5,14 +5,42 @@ use std::{net::UdpSocket, process::Command};
 use rustix::process::Signal;
 
 use crate::{
-    common::{doctor::Findings, eventually},
+    common::{doctor::Findings, eventually, origin_machine::at_service},
     failing::signal,
-    world::{Outcome, World, ok, on, within},
+    world::{BEHIND, ORIGIN, Outcome, World, connect, ok, on, within},
 };
 
 pub(crate) fn doctor(world: &World) -> Findings {
+    doctor_of(world, &world.path("near.toml"))
+}
+
+/// About the gateway with this file.
+fn doctor_of(world: &World, config: &str) -> Findings {
+    Findings::of(&world.refrain(&["doctor", "--json", "--config", config]))
+}
+
+/// About the far end, on its machine.
+fn doctor_of_far_end(world: &World) -> Findings {
+    doctor_at_service(world, &["--config", &world.path("far.toml")])
+}
+
+fn doctor_at_service(world: &World, arguments: &[&str]) -> Findings {
+    let output = Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{}", world.service))
+        .arg(env!("CARGO_BIN_EXE_refrain"))
+        .args(["doctor", "--json"])
+        .args(arguments)
+        .env("XDG_RUNTIME_DIR", world.folder())
+        .output();
+    Findings::of(&output.expect("it runs"))
+}
+
+/// Changes the file of the near end.
+fn change(world: &World, old: &str, new: &str) {
     let config = world.path("near.toml");
-    Findings::of(&world.refrain(&["doctor", "--json", "--config", &config]))
+    let text = std::fs::read_to_string(&config).expect("its file");
+    assert!(text.contains(old), "{text}");
+    std::fs::write(&config, text.replace(old, new)).expect("its file");
 }
 
 /// Waits until nothing is wrong.
@@ -85,9 +113,7 @@ fn rules_that_differ_from_the_file_and_those_of_others_are_found() {
     world.refrain_ok(&on(&config, &["--rule", "port=9999"]));
     let found = is_healthy(&world);
     found.expect("note", "rules", &["not in the file: port=9999"]);
-    let text = std::fs::read_to_string(&config).expect("its file");
-    let changed = text.replace("8080-8099", "8080-8098");
-    std::fs::write(&config, changed).expect("its file");
+    change(&world, "8080-8099", "8080-8098");
     let found = doctor(&world);
     found.expect(
         "problem",
@@ -107,6 +133,182 @@ fn rules_that_differ_from_the_file_and_those_of_others_are_found() {
         true => doctor(&world).expect("note", "QUIC", &["1 open QUIC connection "]),
         false => doctor(&world).expect("skipped", "QUIC", &["nf_conntrack"]),
     }
+}
+
+#[test]
+fn rules_of_another_near_end_are_told_from_those_of_a_foreign_program() {
+    let Some(world) = World::new() else {
+        return;
+    };
+    world.open();
+    is_healthy(&world);
+    let other = world.path("other.toml");
+    let text = std::fs::read_to_string(world.path("near.toml")).expect("its file");
+    let text = text.replace("15001", "15201");
+    std::fs::write(&other, text).expect("a file");
+    let found = doctor_of(&world, &other);
+    let process = world.near.as_ref().expect("it runs").id().to_string();
+    found.expect(
+        "problem",
+        "listener",
+        &[
+            "another near end",
+            "port 15001",
+            &process,
+            "port 15201",
+            "load the rules",
+        ],
+    );
+}
+
+#[test]
+fn a_change_of_names_needs_no_other_rules() {
+    let rules = "in=lan port=8080 name=a.example action=direct\", \"in=lan port=8080";
+    let Some(world) = World::router_with(rules) else {
+        return;
+    };
+    world.intercept();
+    is_healthy(&world);
+    change(&world, "name=a.example", "name=b.example,*.c.example");
+    let found = is_healthy(&world);
+    assert!(!found.has("rules", "not in the file"));
+    change(&world, "port=8080", "port=8081");
+    doctor(&world).expect(
+        "problem",
+        "rules",
+        &["not loaded: port=8081 in=lan name=b.example"],
+    );
+}
+
+#[test]
+fn connections_that_are_reset_do_not_go_direct() {
+    let rules = "intercept = [\"dst=10.77.0.0/16 port=8080 on_failure=reset\"]\n";
+    let Some(mut world) = World::with(&format!("transparent = \"15001\"\n{rules}")) else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    is_healthy(&world);
+    world.refrain_ok(&["bypass", "on"]);
+    world.wait_until_closed();
+    assert_eq!(world.connect(), Outcome::Carried);
+    let still = ["closed", "connections still go through the near end"];
+    doctor(&world).expect("note", "gate", &still);
+    world.refrain_ok(&["bypass", "off"]);
+
+    signal(&world.near, Signal::KILL);
+    world.near.take().expect("it runs").wait().expect("it ends");
+    world.wait_until_closed();
+    assert_eq!(world.connect(), Outcome::Refused);
+    let found = doctor(&world);
+    found.expect(
+        "problem",
+        "gate",
+        &["no near end", "connections are refused"],
+    );
+    assert!(!found.has("gate", "go direct"));
+}
+
+#[test]
+fn what_a_far_end_lacks_for_clients_addresses_is_found() {
+    let Some(world) = World::of_own_addresses("in=lan port=8080 client_address=keep") else {
+        return;
+    };
+    let far = world.path("far.toml");
+    let load = ["on", "--far", "--config", far.as_str()];
+    let refused = ["are refused", "refrain intercept on --far"];
+    eventually("a far end that was found", || {
+        let found = doctor_of_far_end(&world);
+        found.expect("problem", "answers", &refused);
+        found.has("running", "far end").then_some(())
+    });
+    // Without its file, it may be another far end.
+    let found = doctor_at_service(&world, &[]);
+    found.expect("note", "answers", &["CAP_NET_RAW", "if its file has"]);
+    at_service(&world, &load);
+    assert!(!doctor_at_service(&world, &[]).has("answers", "CAP_NET_RAW"));
+    let found = doctor_of_far_end(&world);
+    assert_eq!(found.problems(), [""; 0]);
+    found.expect("ok", "answers", &["come to this machine"]);
+    assert!(!found.has("gate", "closed"));
+
+    for arguments in ["-4 rule del pref 2030", "-6 route flush table 2030"] {
+        within(&world.service, || {
+            ok(Command::new("ip").args(arguments.split(' ')))
+        });
+        let found = doctor_of_far_end(&world);
+        found.expect(
+            "problem",
+            "answers",
+            &[&arguments[..2], "2030", refused[0], refused[1]],
+        );
+        assert_eq!(found.problems().len(), 1, "{arguments}");
+        at_service(&world, &load);
+        assert_eq!(doctor_of_far_end(&world).problems(), [""; 0]);
+    }
+    within(&world.service, || {
+        ok(Command::new("nft").args(["flush", "ruleset"]))
+    });
+    doctor_of_far_end(&world).expect("problem", "answers", &refused);
+}
+
+#[test]
+fn rules_that_are_kept_need_no_advice_to_keep_them() {
+    let rules = "intercept = [\"port=8080\", \"port=8080 cgroup=refrain-test-never\"]\n";
+    let Some(mut world) = World::with(&format!("transparent = \"15001\"\n{rules}")) else {
+        return;
+    };
+    let missing = |world: &World, with_keep: bool| {
+        let found = doctor(world);
+        found.expect(
+            "note",
+            "control group",
+            &["refrain-test-never", "start its service"],
+        );
+        found.has("control group", "--keep") == with_keep
+    };
+    // Without control groups of version 2, the file's rule is a problem.
+    if doctor(&world).has("control group", "mount control groups") {
+        println!("skipped: no control groups of version 2");
+        return;
+    }
+    assert!(missing(&world, true));
+    let config = world.path("near.toml");
+    let keep = world.command(&on(&config, &["--keep"])).spawn();
+    world.kept = Some(keep.expect("it runs"));
+    world.wait_for(Outcome::Carried);
+    assert!(missing(&world, false));
+}
+
+#[test]
+fn an_input_filter_that_drops_redirected_connections_is_noted() {
+    let Some(world) = World::router_with("in=lan,lan9 port=8080-8099") else {
+        return;
+    };
+    world.intercept();
+    let found = is_healthy(&world);
+    found.expect("note", "interface", &["lan9"]);
+    assert!(!found.has("interface", "\"lan\""));
+    assert!(!found.has("input filter", ""));
+    let load = |script: &str| within(&world.site, || ok(Command::new("nft").arg(script)));
+    let chain = "type filter hook input priority 0; policy drop; ct state established,related accept; iifname lo accept";
+    load(&format!(
+        "table inet theirs {{ chain input {{ {chain}; iifname wan accept; }}; }}"
+    ));
+    let carried = || within(&world.behind, || connect(BEHIND[0], ORIGIN));
+    eventually("a connection that hangs", || {
+        (carried() == Outcome::Hung).then_some(())
+    });
+    doctor(&world).expect(
+        "note",
+        "input filter",
+        &["inet theirs", "(15001)", "from lan"],
+    );
+    load("insert rule inet theirs input iifname { lan, lan9 } tcp dport { 15001 } accept");
+    eventually("a connection that is carried", || {
+        (carried() == Outcome::Carried).then_some(())
+    });
+    assert!(!doctor(&world).has("input filter", ""));
 }
 
 #[test]
