@@ -14,8 +14,8 @@ use crate::{
 const OPEN_FILES_MIN: u64 = 16_384;
 
 /// What to do where a gateway runs, and has no local socket that this command finds.
-pub(super) const ADVICE_WITHOUT_SOCKET: &str = "run it as the owner of the folder of local sockets, or remove that folder \
-                                                (usually /run/refrain), and restart it";
+pub(super) const ADVICE_WITHOUT_SOCKET: &str = "run it as the owner of the directory of local sockets, or remove that \
+                                                directory (usually /run/refrain), and restart it";
 
 /// Those that answer, and those that do not.
 pub(super) fn running(context: &Context) -> Vec<Finding> {

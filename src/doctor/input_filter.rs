@@ -242,8 +242,9 @@ mod tests {
     fn rules_are_followed_as_far_as_they_are_understood() {
         let (accept, drop) = (json!({"accept": null}), json!({"drop": null}));
         let of_this = [iifname(json!("lan")), dport(json!(15001))];
-        let rule =
-            |parts: &[Value], verdict: &Value| Value::Array([parts, &[verdict.clone()]].concat());
+        let rule = |parts: &[Value], verdict: &Value| {
+            Value::Array([parts, std::slice::from_ref(verdict)].concat())
+        };
         for (policy, rules, expected) in [
             ("accept", vec![], false),
             ("drop", vec![], true),
