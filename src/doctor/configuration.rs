@@ -206,8 +206,7 @@ fn listener(context: &Context, called: &str, address: SocketAddr, gateways: &[u3
                 "{called} is in use by process {} ({})",
                 process.number, process.name
             );
-            let without_socket = context.without_socket();
-            match without_socket.is_some_and(|other| other.number == process.number) {
+            match context.has_no_socket(&process) {
                 true => Finding::note(format!("{text}, which has no local socket here"))
                     .advise("see \"gateways\""),
                 false => Finding::problem(text, "stop that process, or choose another port"),

@@ -20,7 +20,7 @@ use super::sockets::{self, Listening, Process};
 use crate::{
     gateways::config_of,
     in_words, intercept,
-    local::{self, Found, Looked},
+    local::{self, AskError, Found, Looked, Place},
 };
 
 /// No configuration file is longer.
@@ -93,19 +93,33 @@ impl Context {
         found.filter(|found| found.status.interception.is_some())
     }
 
-    /// Where no gateway was found: a process of refrain that has a port of the file. It has no local socket where this
-    /// command looks.
+    /// Whether a process is a gateway that has no local socket where this command looks.
+    pub(super) fn has_no_socket(&self, process: &Process) -> bool {
+        let Ok(looked) = self.gateways() else {
+            return false;
+        };
+        let silent = looked.silent.iter().map(AskError::place);
+        let mut places = looked.found.iter().map(|found| &found.place).chain(silent);
+        // Which process an address is of is not known.
+        let may_be_it = |place: &Place| {
+            place
+                .process()
+                .is_none_or(|number| number == process.number)
+        };
+        process.is_refrain() && !places.any(may_be_it)
+    }
+
+    /// Such a process that has a port of the file.
     pub(super) fn without_socket(&self) -> Option<Process> {
-        let looked = self.gateways().ok()?;
-        if !looked.found.is_empty() || !looked.silent.is_empty() {
-            return None;
-        }
         let listeners = self.config()?.listeners();
         let mut held = listeners.iter().filter_map(|(_, address)| {
             let mut listening = self.listening().iter();
             listening.find(|listening| listening.holds(*address))
         });
-        held.find_map(|held| held.process(&[]).filter(Process::is_refrain))
+        held.find_map(|held| {
+            let process = held.process(&[]);
+            process.filter(|process| self.has_no_socket(process))
+        })
     }
 
     /// The firewall's table of interception, if rules are loaded, or why it cannot be read.

@@ -28,19 +28,23 @@ pub(super) fn running(context: &Context) -> Vec<Finding> {
     };
     let found = looked.found.iter().map(version);
     let silent = looked.silent.iter().map(silent);
-    let mut findings: Vec<_> = found.chain(silent).collect();
-    if let Some(none) = looked.none.as_ref().filter(|_| findings.is_empty()) {
-        findings.push(match (none.is_denied, context.without_socket()) {
-            (true, _) => Finding::skipped(none.to_string())
-                .advise("run this as root or as the gateway's user"),
-            (false, Some(process)) => Finding::problem(
-                format!(
-                    "process {} (refrain) has a port of the file, but no local socket here: {none}",
-                    process.number
-                ),
-                ADVICE_WITHOUT_SOCKET,
+    let without_socket = context.without_socket().map(|process| {
+        let none = looked.none.as_ref();
+        let none = none.map_or_else(String::new, |none| format!(": {none}"));
+        let number = process.number;
+        Finding::problem(
+            format!(
+                "process {number} (refrain) has a port of the file, but no local socket here{none}"
             ),
-            (false, None) => Finding::problem(
+            ADVICE_WITHOUT_SOCKET,
+        )
+    });
+    let mut findings: Vec<_> = found.chain(silent).chain(without_socket).collect();
+    if let Some(none) = looked.none.as_ref().filter(|_| findings.is_empty()) {
+        findings.push(match none.is_denied {
+            true => Finding::skipped(none.to_string())
+                .advise("run this as root or as the gateway's user"),
+            false => Finding::problem(
                 none.to_string(),
                 "start one, such as `systemctl start refrain-near`, and read its log if it ends",
             ),

@@ -12,7 +12,7 @@ use super::{
     gateways::ADVICE_WITHOUT_SOCKET,
     kernel_file::{has_capability, text_of},
     rules,
-    sockets::{Listening, Process},
+    sockets::Listening,
 };
 use crate::{
     in_words,
@@ -184,18 +184,19 @@ fn owner(context: &Context, held: &Listening, port: u16, excepted: Option<u32>) 
         ),
         None => format!("a process of user {} has port {port}", held.user),
     };
-    let is_refrain = process.as_ref().is_some_and(Process::is_refrain);
+    let has_no_socket = process
+        .as_ref()
+        .is_some_and(|process| context.has_no_socket(process));
     let is_near_end =
         process.is_none_or(|process| expected.is_empty() || expected.contains(&process.number));
     match excepted {
-        _ if !is_near_end && !is_refrain => Finding::problem(
+        _ if !is_near_end && !has_no_socket => Finding::problem(
             format!("{text}, and is not the near end that runs here"),
             "stop that process, or use another `transparent` port",
         ),
         Some(excepted) if excepted != held.user => Finding::problem(
             format!(
-                "{text}, but the rules do not intercept connections of user {excepted}: those of this process would be \
-                 intercepted again"
+                "{text}, but the rules are for user {excepted}: connections of this process would be intercepted again"
             ),
             format!(
                 "refrain intercept on --config {} --user {}",
@@ -203,12 +204,10 @@ fn owner(context: &Context, held: &Listening, port: u16, excepted: Option<u32>) 
                 held.user
             ),
         ),
-        // It was started as a user who may not use the folder, or with another one.
-        _ if is_refrain && (!is_near_end || expected.is_empty()) => {
-            Finding::note(format!("{text}, and has no local socket here"))
-                .advise(ADVICE_WITHOUT_SOCKET)
-        }
-        _ => Finding::ok(format!("{text}, whose connections are not intercepted")),
+        // Its user may not use the folder of sockets, or it was started with another one.
+        _ if has_no_socket => Finding::note(format!("{text}, and has no local socket here"))
+            .advise(ADVICE_WITHOUT_SOCKET),
+        _ => Finding::ok(format!("{text}, and the rules are for this user")),
     }
 }
 

@@ -178,10 +178,6 @@ fn a_gateway_without_a_local_socket_here_is_not_to_be_stopped() {
     let elsewhere = tempfile::tempdir().expect("a folder");
     command.env("XDG_RUNTIME_DIR", elsewhere.path());
     let found = Findings::of(&command.output().expect("it runs"));
-    if !found.has("running", "no gateway found here") || found.has("running", "permission") {
-        println!("skipped: other gateways run here");
-        return;
-    }
     let process = format!("process {}", pair.near.process());
     let running = [process.as_str(), "no local socket", "/run/refrain"];
     found.expect("problem", "running", &running);
