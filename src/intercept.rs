@@ -2,7 +2,7 @@
 
 pub(crate) mod control_groups;
 mod keep;
-mod lock;
+pub(crate) mod lock;
 mod routes;
 mod ruleset;
 

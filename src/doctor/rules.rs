@@ -1,7 +1,5 @@
 //! The firewall's rules of interception that are loaded, and those of the file.
 
-use std::{fs, os::unix::fs::MetadataExt};
-
 use refrain_gateway::{
     config::Config,
     intercept::{rule::InterceptRule, table::script},
@@ -9,7 +7,7 @@ use refrain_gateway::{
 
 use super::{Finding, answers, context::Context, kernel_file::text_of};
 use crate::{
-    intercept::{Gateway, Loaded, control_groups::ControlGroups},
+    intercept::{Gateway, Loaded, control_groups::ControlGroups, lock},
     table::count,
 };
 
@@ -121,8 +119,7 @@ fn advice_to_load_again() -> String {
 /// The process of `refrain intercept on --keep` in this network: it holds the lock of the rules, and has written its
 /// number there.
 pub(super) fn keeper() -> Option<u32> {
-    let network = fs::metadata("/proc/self/ns/net").ok()?.ino();
-    let holder = text_of(format!("/run/refrain-intercept-{network}.lock"))?;
+    let holder = text_of(lock::path().ok()?)?;
     let process: u32 = holder.trim().parse().ok()?;
     // One that has ended leaves its number.
     let command = text_of(format!("/proc/{process}/cmdline"))?;

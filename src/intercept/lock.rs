@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Seek, Write},
+    io::{self, Read, Seek, Write},
     os::unix::fs::MetadataExt,
     process,
     thread::sleep,
@@ -22,10 +22,7 @@ impl Lock {
     /// Waits for another change, but not for rules that are kept.
     pub(super) fn take() -> anyhow::Result<Lock> {
         super::is_root()?;
-        let network = fs::metadata("/proc/self/ns/net")
-            .context("/proc/self/ns/net")?
-            .ino();
-        let path = format!("/run/refrain-intercept-{network}.lock");
+        let path = path().context("/proc/self/ns/net")?;
         let mut file = File::options()
             .create(true)
             .truncate(false)
@@ -51,4 +48,10 @@ impl Lock {
         write!(file, "{}", process::id())?;
         Ok(Lock(file))
     }
+}
+
+/// The file of the lock in this network. It has the number of the process that holds it, or held it last.
+pub(crate) fn path() -> io::Result<String> {
+    let network = fs::metadata("/proc/self/ns/net")?.ino();
+    Ok(format!("/run/refrain-intercept-{network}.lock"))
 }
