@@ -32,8 +32,8 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     json: bool,
 
-    /// Measure each row for this time, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds_from(Duration::from_millis(1)))]
+    /// Measure each row for this time, such as 5s or 500ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = seconds_from(Duration::from_millis(1)))]
     seconds: Duration,
 
     /// Measure only the rows whose names contain this text, in upper or lower case

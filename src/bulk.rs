@@ -236,8 +236,12 @@ pub(crate) fn run(arguments: &BulkArguments) -> anyhow::Result<()> {
     }
     ensure!(
         report.found.failures == 0,
-        "could not read {}, so the report is incomplete",
-        count(report.found.failures, "path", "paths")
+        "could not read {}{}",
+        count(report.found.failures, "path", "paths"),
+        match report.found.files {
+            0 => "",
+            _ => ", so the report is incomplete",
+        }
     );
     ensure!(
         !report.has_lost(),

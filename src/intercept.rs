@@ -151,13 +151,12 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
         (true, missing) => {
             missing.into_iter().for_each(crate::stderr::warn);
             warn_of_missing_interfaces(&ruleset.rules);
+            io::stdout().write_all(script.as_bytes())?;
             // Others cannot have the firewall check it.
-            if Uid::effective().is_root()
-                && let Err(error) = check(&ruleset.rules, &script)
-            {
-                crate::stderr::warn(format!("{error:#}"));
+            match Uid::effective().is_root() {
+                true => check(&ruleset.rules, &script),
+                false => Ok(()),
             }
-            Ok(io::stdout().write_all(script.as_bytes())?)
         }
     }
 }

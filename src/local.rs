@@ -78,13 +78,17 @@ pub(crate) enum AskError {
 
 /// A program took the connection, and sent nothing.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer within {WITHIN:?}: the process is stopped or hangs (restart it)")]
+#[error(
+    "no answer within {WITHIN:?}: if it is a gateway, its process is stopped or hangs (restart it)"
+)]
 struct NoAnswer;
 
 /// What to try with an address. A socket is where a gateway made it.
 fn hint(place: &Place) -> &'static str {
     match place {
-        Place::Socket(_) => "",
+        Place::Socket(_) => {
+            " (the gateway may have ended: without --admin, those that run are found)"
+        }
         Place::Address(_) => " (give the address that a running gateway has as --admin)",
     }
 }
@@ -342,7 +346,8 @@ fn request(path: &Path, method: Method, page: &str) -> anyhow::Result<(u16, Stri
 pub(crate) fn post(place: &Place, page: &str) -> anyhow::Result<()> {
     let Place::Socket(path) = place else {
         bail!(
-            "the gateway at {place} has no local socket that this user can find (run this as its user or as root)"
+            "this needs a gateway's local socket, and not {place}: give --admin /run/refrain/near-PID.sock, or run this as the \
+             gateway's user or as root"
         );
     };
     match request(path, Method::POST, page).map_err(|cause| AskError::of(place, cause))? {

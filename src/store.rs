@@ -158,6 +158,7 @@ fn add(arguments: &AddArguments) -> anyhow::Result<()> {
         "\"{}\" is not a directory",
         arguments.dir.display()
     );
+    std::fs::read_dir(&arguments.dir).with_context(|| cannot_open(&arguments.dir))?;
     let path = &arguments.store.store;
     let config = arguments.new.config(path)?;
     let files = Input::Path(arguments.dir.clone(), Bounds::default());

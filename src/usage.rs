@@ -81,7 +81,7 @@ fn in_words(error: &clap::Error, program: &Command, words: &[String]) -> String 
     for line in lines.filter(|line| !line.trim().is_empty()) {
         match line.trim_start().strip_prefix("tip: ") {
             // An unknown option is hardly meant as a value.
-            Some(tip) if own_hint.is_none() && !tip.starts_with("to pass '--") => {
+            Some(tip) if own_hint.is_none() && !tip.starts_with("to pass '-") => {
                 said.push(format!("hint: {tip}"));
             }
             Some(_) => {}
@@ -162,6 +162,27 @@ fn hint_of(argument: &str, kind: ErrorKind, program: &Command, words: &[String])
         return Some(format!(
             "{before} takes its value after an equals sign: {before}={argument}"
         ));
+    }
+    let is_plain = !argument.starts_with('-');
+    let meant = match command.get_name() {
+        "far" if argument == "--port" => Some("--listen PORT".to_owned()),
+        "extract" if argument == "-C" => Some("-o DIR extracts to this directory".to_owned()),
+        "check" if is_plain && argument.contains(':') => Some(format!("--peer {argument}")),
+        "verify" | "stat" if is_plain && has(command, "store", |_| true) => {
+            Some(format!("--store {argument}"))
+        }
+        _ => None,
+    };
+    if meant.is_some() {
+        return meant;
+    }
+    let is_number = argument
+        .strip_prefix('-')
+        .is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
+    let mut pairs = words.iter().zip(words.iter().skip(1));
+    let negative = pairs.find(|(_, word)| is_number && word.starts_with(argument));
+    if let Some((before, word)) = negative.filter(|(before, _)| before.starts_with("--")) {
+        return Some(format!("{before} cannot be negative ({word})"));
     }
     let other = match command.get_name() {
         "far" => "near",

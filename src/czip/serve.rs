@@ -34,6 +34,11 @@ pub(super) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     };
     let log = |address: SocketAddr| {
         tracing::info!(%address, directory = folder, "serving");
+        if !address.ip().is_loopback() {
+            tracing::warn!(
+                "other machines can reach {address}, and read every file below \"{folder}\""
+            );
+        }
     };
     (arguments.listen).serve(log, make, async |server, listener, stop, end| {
         server.run(listener, stop, end).await

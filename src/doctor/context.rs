@@ -142,19 +142,22 @@ pub(super) fn role_of(file: &Path) -> Role {
     role_in(&text.unwrap_or_default())
 }
 
-/// The end that has the first option which only one end has.
+/// The end that has the first option which only one end has. A near end's file has `peer`, so one that only has options
+/// of both is a far end's.
 fn role_in(text: &str) -> Role {
     let keys = text.lines().filter_map(|line| line.split_once('='));
-    let roles = keys.filter_map(|(key, _)| {
-        let option = OPTIONS.iter().find(|option| option.key == key.trim())?;
+    let options =
+        keys.filter_map(|(key, _)| OPTIONS.iter().find(|option| option.key == key.trim()));
+    let mut of_both = None;
+    for option in options {
         let has = |role| option.roles.contains(&role);
         match (has(Role::Near), has(Role::Far)) {
-            (true, false) => Some(Role::Near),
-            (false, true) => Some(Role::Far),
-            _ => None,
+            (true, false) => return Role::Near,
+            (false, true) => return Role::Far,
+            _ => of_both = Some(Role::Far),
         }
-    });
-    roles.into_iter().next().unwrap_or(Role::Near)
+    }
+    of_both.unwrap_or(Role::Near)
 }
 
 #[cfg(test)]
@@ -166,6 +169,7 @@ mod tests {
         for (text, role) in [
             ("key = \"a\"\npeer = \"far.example.org\"\n", Role::Near),
             ("# peer = \"b\"\nkey = \"a\"\nlisten=\"*\"\n", Role::Far),
+            ("key = \"a\"\npeer_key = \"b\"\n", Role::Far),
             ("", Role::Near),
             ("nonsense = 1\n\u{0}\n=\n", Role::Near),
         ] {

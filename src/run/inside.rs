@@ -71,9 +71,13 @@ pub(super) fn become_program(command: &[OsString]) -> ! {
         unreachable!("clap wants one");
     };
     let error = Command::new(program).args(arguments).exec();
+    let program_name = program.to_string_lossy();
+    let advice = match program_name.contains(' ') {
+        true => " (give the program and its arguments as separate words)",
+        false => "",
+    };
     stderr::warn(format_args!(
-        "cannot run \"{}\": {error}",
-        program.to_string_lossy()
+        "cannot run \"{program_name}\": {error}{advice}"
     ));
     // As shells and env have it. A folder on the path that may not be read is an error of permission too.
     process::exit(match error.kind() {

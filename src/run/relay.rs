@@ -85,7 +85,9 @@ impl Proxy {
         let proxy = &self.address;
         match error {
             Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                format!("the proxy {proxy} closed the connection")
+                format!(
+                    "the proxy {proxy} closed the connection (does its --clients admit this machine? Its log has the reason)"
+                )
             }
             Error::Io(error) => self.unreachable(error),
             Error::ConnectionRefused => "the target refused the connection".to_owned(),

@@ -139,7 +139,9 @@ pub enum ExtractError {
         path: PathBuf,
     },
     /// Nothing is called so.
-    #[error("{path:?} not found in the archive (`list` shows its content)")]
+    #[error(
+        "{path:?} not found in the archive (`list` shows its content, -o DIR extracts to a directory)"
+    )]
     Missing {
         /// What was asked for.
         path: PathBuf,

@@ -252,7 +252,8 @@ impl Settings {
         // A near end without one may still connect for the far end's applications.
         let has_purpose =
             role != Role::Near || self.is_given(&ALLOW) || ways_in().any(|spec| has_value(&spec));
-        let one_of: Vec<_> = ways_in().filter(|_| !has_purpose).collect();
+        let purposes = ways_in().chain([&ALLOW]);
+        let one_of: Vec<_> = purposes.filter(|_| !has_purpose).collect();
         match required.is_empty() && one_of.is_empty() {
             true => Ok(()),
             false => Err(ConfigError::Missing { required, one_of }),

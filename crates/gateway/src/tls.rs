@@ -58,7 +58,9 @@ pub struct ClientTls {
 #[non_exhaustive]
 pub enum TlsError {
     /// The peer proved a key that this end does not accept.
-    #[error("{peer} presented key {presented}, which is not in --peer-key")]
+    #[error(
+        "{peer} presented key {presented}, which is not in --peer-key (compare it with `refrain keygen --show FILE` there)"
+    )]
     WrongKey {
         /// The peer's address.
         peer: SocketAddr,

@@ -30,7 +30,7 @@ pub enum UnitError {
         example: &'static str,
     },
     /// A number without the unit that it needs.
-    #[error("a number needs its unit here, as in {example}")]
+    #[error("a number without a unit (write it as in {example})")]
     NoUnit {
         /// A quantity that would do.
         example: &'static str,
@@ -51,7 +51,7 @@ pub enum UnitError {
     #[error("too large")]
     TooLarge,
     /// Not a whole number of the smallest unit.
-    #[error("finer than the smallest unit")]
+    #[error("a fraction of the smallest unit (write a larger unit, or a whole number)")]
     TooFine,
 }
 

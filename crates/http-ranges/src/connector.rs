@@ -1,6 +1,7 @@
 //! Connections to servers: straight or through a proxy, with and without TLS.
 
 use std::{
+    env,
     error::Error,
     fs,
     future::{Ready, ready},
@@ -194,9 +195,18 @@ impl Connector {
 }
 
 fn failed(proxy: &Proxy, error: &(dyn Error + 'static)) -> ConnectionError {
+    let why = causes(error);
+    // The library has no types for these.
+    let why = match &why {
+        why if why.contains("does not support user/pass") => {
+            "it asks for a user name and a password (such as all_proxy=socks5h://USER:PASSWORD@HOST:PORT)".to_owned()
+        }
+        why if why.contains("credentials not accepted") => "it refused the user name or the password".to_owned(),
+        why => why.clone(),
+    };
     ConnectionError::Proxy {
         proxy: proxy.to_string(),
-        why: causes(error),
+        why,
     }
 }
 
@@ -321,8 +331,17 @@ fn tls(roots: Option<&Path>) -> Result<TlsConnector, RemoteError> {
                 .collect::<Result<_, _>>()
                 .map_err(|error| refused(io::Error::other(error)))?
         }
-        // What cannot be read among the system's is not trusted. If that leaves none, it is reported.
-        None => rustls_native_certs::load_native_certs().certs,
+        None => {
+            let mut found = rustls_native_certs::load_native_certs();
+            // What cannot be read among the system's is not trusted. If that leaves none, it is reported. A file that the
+            // user named is.
+            let named = env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+            if let (Some(path), Some(error)) = (named, found.errors.pop()) {
+                let source = io::Error::other(error);
+                return Err(RemoteError::Roots { path, source });
+            }
+            found.certs
+        }
     };
     let mut store = RootCertStore::empty();
     let (taken, _) = store.add_parsable_certificates(certificates);

@@ -104,7 +104,8 @@ pub enum RemoteError {
     },
     /// The server refuses.
     #[error(
-        "{url} answers with status {status}{}",
+        "{url} answers with status {status}{}{}",
+        password_for_proxy(*status),
         retry_after.map(|after| format!(", and wants the next request in {after:?}")).unwrap_or_default()
     )]
     Status {
@@ -298,7 +299,7 @@ pub enum Lie {
 #[non_exhaustive]
 pub enum ConnectionError {
     /// Its name has no address.
-    #[error("its name was not found: {why}")]
+    #[error("{}", not_found(why))]
     NotFound {
         /// What the system reports.
         why: String,
@@ -321,7 +322,7 @@ pub enum ConnectionError {
         why: String,
     },
     /// The proxy refuses to connect us to the server.
-    #[error("it answers CONNECT with status {status}")]
+    #[error("it answers CONNECT with status {status}{}", password_for_proxy(*status))]
     NoTunnel {
         /// Its status.
         status: u16,
@@ -374,6 +375,9 @@ impl ConnectionError {
         let inner = error.get_ref();
         match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             Some(rustls::Error::InvalidMessage(_)) => Self::NotTls,
+            Some(rustls::Error::InvalidCertificate(wrong)) => {
+                Self::io(error.kind(), untrusted(wrong))
+            }
             _ => Self::io(error.kind(), error),
         }
     }
@@ -424,6 +428,43 @@ impl ConnectionError {
             | Self::HeadTooLarge
             | Self::NotHttp { .. } => false,
         }
+    }
+}
+
+/// What to do where a proxy asks for a password.
+fn password_for_proxy(status: u16) -> &'static str {
+    match status {
+        407 => {
+            ": the proxy asks for a user name and a password (give them in its variable, such as \
+                http_proxy=http://USER:PASSWORD@HOST:PORT)"
+        }
+        _ => "",
+    }
+}
+
+/// Why a name has no address.
+fn not_found(why: &str) -> String {
+    let why = why.rsplit(": ").next().unwrap_or(why);
+    match why.starts_with("Temporary failure") {
+        true => {
+            format!("its name cannot be resolved now: {why} (check this machine's network and DNS)")
+        }
+        false => format!("its name was not found: {why}"),
+    }
+}
+
+/// Why a server's certificate is not taken for its own.
+fn untrusted(wrong: &rustls::CertificateError) -> String {
+    use rustls::CertificateError;
+    match wrong {
+        CertificateError::UnknownIssuer => {
+            "its certificate is not trusted: its issuer is unknown (SSL_CERT_FILE=FILE.pem trusts those in a file)".to_owned()
+        }
+        // The library has no name for it.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            "its certificate is not a server's, but that of a certificate authority (it needs basicConstraints=CA:FALSE)".to_owned()
+        }
+        _ => format!("its certificate is not valid: {wrong}"),
     }
 }
 

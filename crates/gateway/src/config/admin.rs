@@ -72,7 +72,11 @@ pub(super) fn resolve_admin(settings: &Settings) -> Result<Option<AdminConfig>, 
         })
     })?;
     let listen = settings.optional_with(&ADMIN, parse_listen)?;
-    let hosts = settings.many_with(&ADMIN_HOST, |text| match text.parse()? {
+    let without_port = |text: &str| match text.matches(':').count() {
+        1 => Err(BoxedError::from("must be a name without a port")),
+        _ => Ok(text.parse()?),
+    };
+    let hosts = settings.many_with(&ADMIN_HOST, |text| match without_port(text)? {
         Host::Domain(name) => Ok::<String, BoxedError>(name),
         Host::Ipv4(_) | Host::Ipv6(_) => {
             Err("must be a name (requests for IP addresses are always answered)".into())

@@ -16,7 +16,10 @@ use crate::{
 #[non_exhaustive]
 pub enum ConnectError {
     /// Its name cannot be looked up.
-    #[error("cannot resolve {peer}: {source}")]
+    #[error(
+        "cannot resolve {peer}: {} (check the name, and this machine's DNS)",
+        cause(source)
+    )]
     Name {
         /// The far end.
         peer: String,
@@ -50,14 +53,20 @@ pub enum ConnectError {
     Tls(#[from] TlsError),
 }
 
-/// What to look at if a connection ended before its handshake: listeners for applications end it so.
+/// What to look at if a connection ended before its handshake, or nothing answered: listeners for applications end it so.
 fn hint(error: &TlsError) -> &'static str {
     match error {
-        TlsError::Closed { .. } | TlsError::Io { .. } => {
+        TlsError::Closed { .. } | TlsError::Io { .. } | TlsError::TimedOut { .. } => {
             " (is this the --listen port of refrain far?)"
         }
         _ => "",
     }
+}
+
+/// The system's reason why a name has no address.
+fn cause(error: &io::Error) -> String {
+    let whole = error.to_string();
+    whole.rsplit(": ").next().unwrap_or(&whole).to_owned()
 }
 
 /// Why no connection opens, with what to do where that is known.

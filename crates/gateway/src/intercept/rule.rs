@@ -99,8 +99,8 @@ pub enum UndecidableRules {
     Exact(String),
     /// Nothing is said about connections to other names.
     #[error(
-        "no rule decides about the connections of \"{0}\" that have another name or none: add one rule without name after \
-         it, for all of its ports and networks"
+        "\"{0}\" needs a rule without name after it, for connections with other names or none: with the same ports and \
+         networks or more, such as \"action=direct\""
     )]
     NoRest(String),
 }
