@@ -138,7 +138,7 @@ mod tests {
         for (text, advice) in [
             ("9.1", "the unit is missing (such as 9.1GB)"),
             ("5", "the unit is missing (such as 5GB)"),
-            ("0.5B", "finer than"),
+            ("0.5B", "a fraction of"),
             ("x", "a number and a unit"),
         ] {
             let error = parse_traffic(text).expect_err(text);

@@ -30,7 +30,7 @@ pub enum UnitError {
         example: &'static str,
     },
     /// A number without the unit that it needs.
-    #[error("a number without a unit (write it as in {example})")]
+    #[error("the unit is missing (such as {example})")]
     NoUnit {
         /// A quantity that would do.
         example: &'static str,
