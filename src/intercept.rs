@@ -151,12 +151,13 @@ fn load(arguments: &OnArguments) -> anyhow::Result<()> {
         (true, missing) => {
             missing.into_iter().for_each(crate::stderr::warn);
             warn_of_missing_interfaces(&ruleset.rules);
-            io::stdout().write_all(script.as_bytes())?;
-            // Others cannot have the firewall check it.
-            match Uid::effective().is_root() {
-                true => check(&ruleset.rules, &script),
-                false => Ok(()),
+            // Others cannot have the firewall check it. Another machine may be able to load it.
+            if Uid::effective().is_root()
+                && let Err(error) = check(&ruleset.rules, &script)
+            {
+                crate::stderr::warn(crate::in_words(&error));
             }
+            Ok(io::stdout().write_all(script.as_bytes())?)
         }
     }
 }

@@ -157,6 +157,22 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> Option<TcpInfo> {
     (result == 0).then(|| TcpInfo::read(&bytes[..len as usize]))?
 }
 
+/// Has the connection count as readable only once so many bytes came, or its end. It may be gone already.
+#[cfg(target_os = "linux")]
+pub(crate) fn wait_for(socket: &impl AsFd, bytes: usize) {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one int.
+    let _ = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+}
+
 /// Writes what ends a buffer of the kernel's: what is written later goes into another one.
 #[cfg(target_os = "linux")]
 pub(crate) fn write_apart(socket: &impl AsFd, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
@@ -172,6 +188,9 @@ pub(crate) fn bound_unsent(socket: &impl AsFd, bytes: u32) {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn bound_unsent(_socket: &impl AsFd, _bytes: u32) {}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn wait_for(_socket: &impl AsFd, _bytes: usize) {}
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn unsent_bytes(_socket: &impl AsFd) -> Option<u32> {

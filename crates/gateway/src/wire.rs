@@ -13,6 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+mod records;
+
+use records::Records;
 use refrain_proto::effort::Unsent;
 use tokio::{
     io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
@@ -58,6 +61,9 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {
     /// Notes what the kernel knows of it, before something is written.
     fn look(&self, _seen: &WireCounts) {}
 
+    /// Need not wake its reader before so many bytes came, or its end.
+    fn wait_for(&self, _bytes: usize) {}
+
     /// Writes as [`AsyncWrite::poll_write_vectored`] does. What is written later is added to no segment of this.
     fn poll_write_apart(
         self: Pin<&mut Self>,
@@ -71,6 +77,10 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {
 impl ByteStream for TcpStream {
     fn look(&self, seen: &WireCounts) {
         seen.look_at(self);
+    }
+
+    fn wait_for(&self, bytes: usize) {
+        socket::wait_for(self, bytes);
     }
 
     #[cfg(target_os = "linux")]
@@ -108,6 +118,8 @@ pub struct Counted<S> {
     counts: Arc<WireCounts>,
     /// Bytes that were written behind the last whole segment.
     in_segment: usize,
+    /// What came.
+    incoming: Records,
 }
 
 /// Bytes of one or several connections, without TCP's and IP's own, and of one connection its state.
@@ -164,6 +176,7 @@ impl<S> Counted<S> {
             inner,
             counts: Arc::default(),
             in_segment: 0,
+            incoming: Records::default(),
         }
     }
 
@@ -398,17 +411,26 @@ fn front<'a>(slices: &'a [IoSlice<'_>], mut bytes: usize) -> Vec<IoSlice<'a>> {
     front
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+impl<S: ByteStream> AsyncRead for Counted<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        let read = (buffer.filled().len() - before) as u64;
-        self.counts.received.fetch_add(read, Ordering::Relaxed);
-        Poll::Ready(Ok(()))
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.inner).poll_read(context, buffer);
+        let read = &buffer.filled()[before..];
+        this.incoming.note(read);
+        this.counts
+            .received
+            .fetch_add(read.len() as u64, Ordering::Relaxed);
+        if polled.is_pending()
+            && let Some(bytes) = this.incoming.newly_awaited()
+        {
+            this.inner.wait_for(bytes);
+        }
+        polled
     }
 }
 

@@ -225,3 +225,37 @@ async fn buffers_end_with_whole_segments_where_little_may_be_unsent() {
     );
     assert_eq!(stream.counts.sent(), 133_056);
 }
+
+#[tokio::test]
+async fn what_came_is_read_however_records_are_cut() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a port");
+    let address = listener.local_addr().expect("a port");
+    let (client, server) = tokio::join!(TcpStream::connect(address), listener.accept());
+    let (mut client, server) = (client.expect("a server"), server.expect("a client").0);
+    let mut reader = Counted::new(server);
+    let whole: Vec<u8> = [16_384_u16, 3, 0, 9_000, 1]
+        .into_iter()
+        .flat_map(|length| {
+            let header = [&[23, 3, 3][..], &length.to_be_bytes()].concat();
+            [header, vec![7; usize::from(length)]].concat()
+        })
+        .collect();
+    let received = tokio::spawn(async move {
+        let mut received = Vec::new();
+        // Its last record is not whole.
+        reader.read_to_end(&mut received).await.map(|_| received)
+    });
+    let cut = &whole[..whole.len() - 1];
+    for (number, piece) in cut.chunks(1_001).enumerate() {
+        client.write_all(piece).await.expect("a reader");
+        if number % 5 == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    drop(client);
+    let received = tokio::time::timeout(Duration::from_secs(20), received).await;
+    let received = received.expect("it ends").expect("no panic");
+    assert_eq!(received.expect("an end"), cut);
+}
