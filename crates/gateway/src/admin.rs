@@ -199,7 +199,8 @@ async fn authorize(State(admin): State<Admin>, request: Request, next: Next) -> 
             .and_then(|value| value.strip_prefix("Bearer "));
         if !presented.is_some_and(|presented| token.matches(presented)) {
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-            return (StatusCode::UNAUTHORIZED, challenge, "this page needs the header \"Authorization: Bearer TOKEN\", with the gateway's admin token\n").into_response();
+            let needed = "this page needs the header \"Authorization: Bearer TOKEN\", with the gateway's admin token\n";
+            return (StatusCode::UNAUTHORIZED, challenge, needed).into_response();
         }
     }
     next.run(request).await

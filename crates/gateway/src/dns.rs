@@ -116,7 +116,7 @@ fn read_record(bytes: &[u8]) -> Option<(Option<IpAddr>, &[u8])> {
     Some((address, rest))
 }
 
-/// What comes after the name that `bytes` begin with. It is not read, so pointers are not followed.
+/// The bytes after the name that `bytes` begin with. The name is not read, so pointers are not followed.
 fn after_name(mut bytes: &[u8]) -> Option<&[u8]> {
     const POINTER: u8 = 0xc0;
     loop {

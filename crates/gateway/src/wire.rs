@@ -1,6 +1,8 @@
 //! The connection below a lane: any stream of bytes, a count of what really goes over it, TLS included, and what
 //! the kernel knows of it.
 
+mod records;
+
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
@@ -13,9 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-mod records;
-
-use records::Records;
 use refrain_proto::effort::Unsent;
 use tokio::{
     io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
@@ -24,6 +23,7 @@ use tokio::{
 use tokio_rustls::TlsStream;
 
 use crate::socket::{self, Congestion, TcpInfo};
+use records::Records;
 
 /// Unsent bytes that a socket may hold: so many that it is never short of any, and so few that control frames,
 /// short flows and effort see the link as it is. The time that they take at the connection's rate, within these
@@ -118,7 +118,7 @@ pub struct Counted<S> {
     counts: Arc<WireCounts>,
     /// Bytes that were written behind the last whole segment.
     in_segment: usize,
-    /// What came.
+    /// The records that were read.
     incoming: Records,
 }
 

@@ -124,7 +124,8 @@ pub(super) fn read_intercept_rules(
     let forwarded = rules.iter().position(InterceptRule::is_forwarded);
     match (listeners.next(), forwarded) {
         (None, _) if !rules.is_empty() => {
-            Err(settings.wrong(&INTERCEPT, "needs a listener for redirected connections (transparent = \"PORT\", or --transparent PORT)"))
+            let reason = "needs a listener for redirected connections (transparent = \"PORT\", or --transparent PORT)";
+            Err(settings.wrong(&INTERCEPT, reason))
         }
         (Some(way_in), Some(nth)) if !is_wide(way_in) => {
             let reason = "in= is for connections of other machines: it needs --transparent *:PORT";

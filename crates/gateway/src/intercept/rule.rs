@@ -35,7 +35,7 @@ pub struct InterceptRule {
     pub(super) groups: Vec<String>,
     /// Control groups of programs, as paths below the root of cgroup version 2; any if empty.
     pub(super) cgroups: Vec<String>,
-    /// Names of servers, which clients give in their first bytes, or were told by DNS; any if empty.
+    /// Names of servers, from the first bytes of clients or from DNS; any if empty.
     names: Vec<HostPattern>,
     /// Whether QUIC to the same destinations is rejected, so that clients use connections.
     pub(super) rejects_quic: bool,

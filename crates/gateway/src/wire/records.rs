@@ -1,6 +1,6 @@
 //! Where one is in the records of TLS that come (RFC 8446, section 5.1).
 //!
-//! No byte of a record is of use before its last. A reader that is woken for each packet reads and puts aside what came,
+//! No byte of a record is of use before its last. A reader that is woken for each packet reads and puts aside its bytes,
 //! eleven times for a record of 16 KiB. So it waits for the whole rest of a record.
 
 /// A record's type, version and length.
