@@ -11,6 +11,7 @@ mod firewall;
 mod gateways;
 mod input_filter;
 mod interception;
+mod keeper;
 mod kernel;
 mod kernel_file;
 mod path;

@@ -57,8 +57,7 @@ const COPIES: &str = "table inet refrain_check {
 ";
 
 /// The context of an error.
-const NOT_ASKED: &str =
-    "cannot list open connections: those that are no longer redirected may wait without an error";
+const NOT_ASKED: &str = "cannot ask open connections to confirm themselves: those that are no longer redirected may wait without an error";
 
 /// How long connections in their handshake may take, between the gate's end and the table's. A table of network
 /// address translation that goes earlier leaves some of them hanging.
@@ -72,12 +71,16 @@ pub(crate) struct InterceptArguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Load the rules
+    /// Load the rules, keep them loaded, and remove them at the end
     ///
-    /// They replace those that are loaded. Connections are redirected only while the near end runs and has a link:
-    /// otherwise new connections go direct within half a second.
+    /// The command stays until Ctrl-C, SIGTERM or `refrain intercept off`. Connections are redirected only while the near
+    /// end runs and has a link: otherwise new connections go direct within half a second.
+    ///
+    /// Rules are loaded again if another program removed them, if a control group was made or made again, and after
+    /// SIGHUP, which reads the file again. Each time, new connections go direct for about 0.2 s, and the numbers of
+    /// connections begin again.
     On(OnArguments),
-    /// Remove the rules
+    /// End `refrain intercept on`, and remove the rules
     Off,
     /// Show the rules, and the number of connections that each matched
     Show {
@@ -103,13 +106,6 @@ struct OnArguments {
     /// The near end runs as this user [default: refrain]
     #[arg(long, value_name = "NAME|NUMBER")]
     user: Option<String>,
-    /// Stay, keep the rules loaded, and remove them at the end
-    ///
-    /// Rules are loaded again if another program removed them, if a control group was made or made again, and after
-    /// SIGHUP, which reads the file again. Each time, new connections go direct for about 0.2 s, and the numbers of
-    /// connections begin again. While it runs, `on` and `off` are refused.
-    #[arg(long, conflicts_with = "dry_run")]
-    keep: bool,
     /// Print the script for `nft -f`, and load nothing
     #[arg(long)]
     dry_run: bool,
@@ -117,53 +113,50 @@ struct OnArguments {
 
 pub(crate) fn run(arguments: &InterceptArguments) -> anyhow::Result<()> {
     match &arguments.command {
-        Command::On(on) if on.keep => keep::run(on),
-        Command::On(on) => load(on),
-        Command::Off => {
-            let _lock = Lock::take()?;
-            match table()? {
-                Some(_) => remove(),
-                None => {
-                    routes::remove();
-                    crate::stderr::warn("no rules are loaded");
-                    Ok(())
-                }
-            }
-        }
+        Command::On(on) if on.dry_run => print(on),
+        Command::On(on) => keep::run(on),
+        Command::Off => off(),
         Command::Show { json } => show(*json),
     }
 }
 
-fn load(arguments: &OnArguments) -> anyhow::Result<()> {
+/// Prints the script.
+fn print(arguments: &OnArguments) -> anyhow::Result<()> {
     let ruleset = Ruleset::read(arguments)?;
     let control_groups = ControlGroups::of(&ruleset.rules)?;
     let script = ruleset.script(&control_groups);
-    let missing = control_groups.missing().next().map(|group| {
-        format!("the control group \"{group}\" does not exist: start its service, or use --keep, which waits for it")
-    });
-    match (arguments.dry_run, missing) {
-        (false, Some(missing)) => bail!(missing),
-        (false, None) => {
-            let _lock = Lock::take()?;
-            warn_of_missing_interfaces(&ruleset.rules);
-            replace(&ruleset.rules, &script)
-        }
-        (true, missing) => {
-            missing.into_iter().for_each(crate::stderr::warn);
-            warn_of_missing_interfaces(&ruleset.rules);
-            // Others cannot have the firewall check it. Another machine may be able to load it.
-            if Uid::effective().is_root()
-                && let Err(error) = check(&ruleset.rules, &script)
-            {
-                crate::stderr::warn(crate::in_words(&error));
+    warn_of_what_is_missing(&ruleset.rules, &control_groups);
+    // Others cannot have the firewall check it. Another machine may be able to load it.
+    if Uid::effective().is_root()
+        && let Err(error) = check(&ruleset.rules, &script)
+    {
+        crate::stderr::warn(crate::in_words(&error));
+    }
+    Ok(io::stdout().write_all(script.as_bytes())?)
+}
+
+fn off() -> anyhow::Result<()> {
+    let (_lock, has_ended_keeper) = Lock::take_over()?;
+    match table()? {
+        // Its process was killed.
+        Some(_) => remove(),
+        None => {
+            routes::remove();
+            if !has_ended_keeper {
+                crate::stderr::warn("no rules are loaded");
             }
-            Ok(io::stdout().write_all(script.as_bytes())?)
+            Ok(())
         }
     }
 }
 
-/// Such an interface may come later. A misspelt one never does.
-fn warn_of_missing_interfaces(rules: &[InterceptRule]) {
+/// Such a control group or interface may come later. A misspelt one never does.
+fn warn_of_what_is_missing(rules: &[InterceptRule], control_groups: &ControlGroups) {
+    for group in control_groups.missing() {
+        crate::stderr::warn(format!(
+            "the control group \"{group}\" does not exist: its rule is loaded when it does"
+        ));
+    }
     let names = rules.iter().flat_map(InterceptRule::interfaces);
     let names: BTreeSet<_> = names.filter(|name| *name != "*").collect();
     for name in names {
@@ -294,9 +287,9 @@ fn remove() -> anyhow::Result<()> {
     let clients = Clients::list().context(NOT_ASKED);
     nft(&["delete", "table", "inet", "refrain"], "").context("cannot remove the rules")?;
     routes::remove();
-    match clients {
-        Ok(clients) => clients.ask_for_servers(),
-        Err(error) => crate::stderr::warn(format!("{error:#}")),
+    let asked = clients.and_then(|clients| clients.ask_for_servers().context(NOT_ASKED));
+    if let Err(error) = asked {
+        crate::stderr::warn(format!("{error:#}"));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use refrain_gateway::{config::Config, intercept::table::ANSWERS_MARK, options::R
 use super::{
     Finding,
     context::Context,
-    firewall,
+    firewall, keeper,
     kernel_file::{has_capability, text_of},
 };
 use crate::{in_words, intercept::Loaded, system_program};
@@ -38,7 +38,11 @@ pub(super) fn answers(context: &Context) -> Vec<Finding> {
     if table.is_some_and(firewall::brings_answers) {
         return match of_near_end {
             true => routes(context, &format!("refrain intercept on --config {file}")),
-            false => routes(context, &command),
+            false => {
+                let mut findings = routes(context, &command);
+                findings.extend(keeper::lack(&command));
+                findings
+            }
         };
     }
     if are_needed(context) {

@@ -11,7 +11,6 @@ use super::{
     firewall,
     gateways::ADVICE_WITHOUT_SOCKET,
     kernel_file::{has_capability, text_of},
-    rules,
     sockets::Listening,
 };
 use crate::{
@@ -253,13 +252,7 @@ pub(super) fn capability(context: &Context) -> Vec<Finding> {
 /// The control groups of the rules: those that do not exist, and those that were made again.
 pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
     let rules = context.config().map_or(&[][..], |config| &config.intercept);
-    let is_kept = rules::keeper().is_some();
-    let advice = match is_kept {
-        true => "start its service: the rule is then loaded within a second",
-        false => {
-            "start its service and load the rules again, or use `refrain intercept on --keep`, which follows it"
-        }
-    };
+    let advice = "start its service: `refrain intercept on` then loads the rule within a second";
     let mut findings = match ControlGroups::of(rules) {
         Ok(groups) => {
             let missing = groups.missing().map(|group| {
@@ -276,10 +269,7 @@ pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
     let gone = loaded(context).map(firewall::rules_of_gone_groups);
     findings.extend(gone.into_iter().flatten().map(|rule| {
         let text = format!("a loaded rule is about a group that is gone: {rule}");
-        match is_kept {
-            true => Finding::note(text).advise(advice),
-            false => Finding::problem(text, advice),
-        }
+        Finding::note(text).advise(advice)
     }));
     findings
 }

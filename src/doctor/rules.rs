@@ -5,7 +5,7 @@ use refrain_gateway::{
     intercept::{rule::InterceptRule, table::script},
 };
 
-use super::{Finding, answers, context::Context, kernel_file::text_of};
+use super::{Finding, answers, context::Context, keeper};
 use crate::{
     intercept::{Gateway, Loaded, control_groups::ControlGroups, lock},
     table::count,
@@ -26,10 +26,7 @@ pub(super) fn rules(context: &Context) -> Vec<Finding> {
         Ok(None) => return vec![none_loaded(context, !rules.is_empty())],
         Err(error) if rules.is_empty() => return vec![Finding::skipped(error)],
         Err(error) => {
-            return vec![Finding::problem(
-                error,
-                "fix this, then `refrain intercept on`",
-            )];
+            return vec![Finding::problem(error, "fix this, then load the rules")];
         }
     };
     let loaded = Loaded::read(table);
@@ -42,6 +39,9 @@ pub(super) fn rules(context: &Context) -> Vec<Finding> {
         ))
     });
     let mut findings: Vec<_> = shown.collect();
+    if loaded.gate.is_some() {
+        findings.extend(keeper::lack(&command_to_load(context)));
+    }
     if let Some(config) = context
         .config()
         .filter(|config| !config.intercept.is_empty())
@@ -51,11 +51,15 @@ pub(super) fn rules(context: &Context) -> Vec<Finding> {
     findings
 }
 
-fn none_loaded(context: &Context, is_configured: bool) -> Finding {
-    let advice = format!(
+fn command_to_load(context: &Context) -> String {
+    format!(
         "refrain intercept on --config {}, or `systemctl enable --now refrain-intercept`",
         context.file_in_command()
-    );
+    )
+}
+
+fn none_loaded(context: &Context, is_configured: bool) -> Finding {
+    let advice = command_to_load(context);
     match (is_configured, context.intercepting().next()) {
         (true, _) => Finding::problem(
             "the file has rules, and none are loaded: connections go direct",
@@ -105,26 +109,9 @@ fn differences(config: &Config, loaded: &Loaded) -> Vec<Finding> {
 }
 
 fn advice_to_load_again() -> String {
-    match keeper() {
-        Some(process) => format!(
-            "load the rules again: `systemctl reload refrain-intercept`, or `kill -HUP {process}`"
-        ),
-        None => {
-            "load the rules again: `refrain intercept on`, or `systemctl reload refrain-intercept`"
-                .to_owned()
-        }
-    }
-}
-
-/// The process of `refrain intercept on --keep` in this network: it holds the lock of the rules, and has written its
-/// number there.
-pub(super) fn keeper() -> Option<u32> {
-    let holder = text_of(lock::path().ok()?)?;
-    let process: u32 = holder.trim().parse().ok()?;
-    // One that has ended leaves its number.
-    let command = text_of(format!("/proc/{process}/cmdline"))?;
-    let mut words = command.split('\0');
-    (words.any(|word| word == "intercept") && words.any(|word| word == "--keep")).then_some(process)
+    let signal =
+        lock::keeper().map_or_else(String::new, |process| format!(", or `kill -HUP {process}`"));
+    format!("load the rules again: `systemctl reload refrain-intercept`{signal}")
 }
 
 /// Whether a rule is the one of a comment, which has only the beginning of a long one.

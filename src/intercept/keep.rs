@@ -1,4 +1,4 @@
-//! Keeps the rules loaded: as a service that starts with the machine.
+//! Loads the rules, and keeps them loaded.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     ANSWERS, ControlGroups, Lock, NOT_ASKED, OnArguments, Ruleset, TABLE, check, nft, remove,
-    replace, routes, table, warn_of_missing_interfaces,
+    replace, routes, table, warn_of_what_is_missing,
 };
 use crate::{in_words, stderr};
 
@@ -52,6 +52,7 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
     let _lock = Lock::take()?;
     let removals = Removals::watch().context("cannot watch the firewall")?;
     kept.look(false)?;
+    stderr::warn("the rules are loaded: Ctrl-C or `refrain intercept off` removes them");
     let mut looks = interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut count = 0;
@@ -107,7 +108,7 @@ impl Kept {
     fn read(arguments: &OnArguments) -> anyhow::Result<Kept> {
         let ruleset = Ruleset::read(arguments)?;
         let present = ControlGroups::of(&ruleset.rules)?;
-        warn_of_missing_interfaces(&ruleset.rules);
+        warn_of_what_is_missing(&ruleset.rules, &present);
         check(&ruleset.rules, &ruleset.script(&present))?;
         Ok(Kept {
             ruleset,
@@ -158,7 +159,9 @@ impl Kept {
         }
         if self.questions > 0 {
             self.questions -= 1;
-            Clients::list().context(NOT_ASKED)?.ask_for_near_end();
+            Clients::list()
+                .and_then(|clients| clients.ask_for_near_end())
+                .context(NOT_ASKED)?;
         }
         Ok(())
     }

@@ -43,17 +43,3 @@ impl Drop for Origin {
         remove(&self.0);
     }
 }
-
-/// `refrain intercept` at the service, as root.
-pub(crate) fn at_service(world: &World, arguments: &[&str]) -> String {
-    let output = Command::new("nsenter")
-        .arg(format!("--net=/run/netns/{}", world.service))
-        .arg(env!("CARGO_BIN_EXE_refrain"))
-        .arg("intercept")
-        .args(arguments)
-        .output()
-        .expect("it runs");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {error}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}

@@ -1,18 +1,22 @@
 //! Network namespaces of a site and a service, with a pair and an origin.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     thread::{self, sleep},
     time::Duration,
 };
 
 use nix::sched::{CloneFlags, setns};
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
@@ -59,8 +63,8 @@ pub(crate) struct World {
     pub(crate) near: Option<Child>,
     /// A capability of gateways, such as `net_raw`.
     capability: Option<&'static str>,
-    /// `refrain intercept on --keep`.
-    pub(crate) kept: Option<Child>,
+    /// `refrain intercept on`, by the namespace.
+    kept: Mutex<BTreeMap<String, Child>>,
     crowds: AtomicU32,
 }
 
@@ -174,7 +178,7 @@ impl World {
             far: None,
             near: None,
             capability: None,
-            kept: None,
+            kept: Mutex::default(),
             crowds: AtomicU32::new(1),
         };
         let (site, service) = (&world.site, &world.service);
@@ -285,15 +289,89 @@ impl World {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    #[track_caller]
     pub(crate) fn intercept(&self) {
         self.intercept_with(&[]);
     }
 
     /// `refrain intercept on` with these arguments after those of the near end.
     #[track_caller]
-    pub(crate) fn intercept_with(&self, arguments: &[&str]) -> String {
+    pub(crate) fn intercept_with(&self, arguments: &[&str]) {
         let config = self.path("near.toml");
-        self.refrain_ok(&on(&config, arguments))
+        self.keep(&self.site, &on(&config, arguments));
+    }
+
+    /// `refrain intercept on` for the far end.
+    #[track_caller]
+    pub(crate) fn intercept_far(&self) {
+        let config = self.path("far.toml");
+        let on = ["intercept", "on", "--far", "--config", &config];
+        self.keep(&self.service, &on);
+    }
+
+    /// Runs this command, in place of the last one there, until the end, and waits until it has loaded the rules.
+    #[track_caller]
+    pub(crate) fn keep(&self, namespace: &str, arguments: &[&str]) {
+        let mut command = self.keeping(namespace);
+        self.keep_by(namespace, command.args(arguments));
+    }
+
+    #[track_caller]
+    pub(crate) fn keep_by(&self, namespace: &str, command: &mut Command) -> String {
+        self.end_keeping(namespace);
+        let log = self.path("intercept.log");
+        let written = File::create(&log).expect("a log");
+        let mut child = command.stderr(written).spawn().expect("it runs");
+        let said = eventually("rules that are loaded", || {
+            let said = std::fs::read_to_string(&log).expect("a log");
+            if let Some(status) = child.try_wait().expect("a child") {
+                panic!("{command:?}: {status}: {said}");
+            }
+            said.contains("the rules are loaded").then_some(said)
+        });
+        let mut kept = self.kept.lock().expect("no panic");
+        kept.insert(namespace.to_owned(), child);
+        said
+    }
+
+    /// `refrain` with the capabilities of the unit that keeps rules, and no others.
+    pub(crate) fn keeping(&self, namespace: &str) -> Command {
+        const UNIT: &str = include_str!("../../packaging/systemd/refrain-intercept.service");
+        let mut lines = UNIT.lines();
+        let all = lines.find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+        let all = all.expect("capabilities").to_lowercase();
+        let all: String = all
+            .split(' ')
+            .map(|one| one.replace("cap_", ",+"))
+            .collect();
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net=/run/netns/{namespace}"))
+            .arg("setpriv")
+            .arg(format!("--bounding-set=-all{all}"))
+            .arg(env!("CARGO_BIN_EXE_refrain"));
+        command
+    }
+
+    /// Sends a signal to the process that keeps the rules there, and returns its number.
+    #[track_caller]
+    pub(crate) fn signal_keeper(&self, namespace: &str, signal: Signal) -> u32 {
+        let kept = self.kept.lock().expect("no panic");
+        let child = kept.get(namespace).expect("it runs");
+        let process = Pid::from_raw(child.id() as i32).expect("a process");
+        kill_process(process, signal).expect("it runs");
+        child.id()
+    }
+
+    /// Ends the process that keeps the rules there, if there is one.
+    #[track_caller]
+    pub(crate) fn end_keeping(&self, namespace: &str) {
+        let kept = self.kept.lock().expect("no panic").remove(namespace);
+        if let Some(mut child) = kept {
+            let process = Pid::from_raw(child.id() as i32).expect("a process");
+            kill_process(process, Signal::TERM).expect("it was not waited for");
+            child.wait().expect("it ends");
+        }
     }
 
     pub(crate) fn ruleset(&self) -> String {
@@ -391,10 +469,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        for child in [&mut self.kept, &mut self.near, &mut self.far]
-            .into_iter()
-            .flatten()
-        {
+        let kept = core::mem::take(&mut self.kept);
+        let kept = kept.into_inner().unwrap_or_default().into_values();
+        for mut child in kept.chain(self.near.take()).chain(self.far.take()) {
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -402,7 +479,7 @@ impl Drop for World {
             remove(namespace);
         }
         if thread::panicking() {
-            for end in ["near", "far"] {
+            for end in ["near", "far", "intercept"] {
                 let log = std::fs::read_to_string(self.path(&format!("{end}.log")));
                 println!("{end}:\n{}", log.unwrap_or_default());
             }

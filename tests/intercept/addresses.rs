@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use crate::{
     common::{
         eventually,
-        origin_machine::{ORIGIN, ORIGIN_6, Origin, SERVICE_THERE, at_service},
+        origin_machine::{ORIGIN, ORIGIN_6, Origin, SERVICE_THERE},
     },
     failing::signal,
     world::{BEHIND, Outcome, World, ask, ok, within},
@@ -54,6 +54,20 @@ pub(crate) fn intercepted(world: &World) -> u64 {
         .sum()
 }
 
+/// `refrain intercept` at the service, as root.
+fn at_service(world: &World, arguments: &[&str]) -> String {
+    let output = Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{}", world.service))
+        .arg(env!("CARGO_BIN_EXE_refrain"))
+        .arg("intercept")
+        .args(arguments)
+        .output()
+        .expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 #[test]
 fn servers_see_the_addresses_of_clients() {
     let Some(mut world) = World::of_own_addresses("in=lan port=8080 client_address=keep") else {
@@ -61,12 +75,11 @@ fn servers_see_the_addresses_of_clients() {
     };
     let _origin = Origin::start(&world);
     let before = state(&world);
-    let far = world.path("far.toml");
-    let on = ["on", "--far", "--config", far.as_str()];
-    at_service(&world, &on);
-    // Twice is once.
+    world.intercept_far();
+    // Twice is once, after the first process was killed.
     let loaded = state(&world);
-    at_service(&world, &on);
+    world.signal_keeper(&world.service, Signal::KILL);
+    world.intercept_far();
     assert_eq!(state(&world), loaded);
     assert!(at_service(&world, &["show"]).contains("answers to clients' addresses"));
     world.intercept();
@@ -147,7 +160,7 @@ fn without_a_way_for_the_answers_connections_are_refused_at_once() {
     });
     for (namespace, reason) in [
         (&world.service, "src_valid_mark to 0"),
-        (&world.site, "the rules of a near end are loaded"),
+        (&world.site, "keeps the rules"),
     ] {
         let output = Command::new("nsenter")
             .arg(format!("--net=/run/netns/{namespace}"))
@@ -170,9 +183,8 @@ fn answers_that_take_another_way_are_named() {
         return;
     };
     let machine = Origin::start(&world);
-    let far = world.path("far.toml");
     world.change_far("connect_timeout = \"2s\"\n");
-    at_service(&world, &["on", "--far", "--config", &far]);
+    world.intercept_far();
     // As another router would do that these packets do not get past.
     ok(Command::new("ip").args([
         "-n",
@@ -208,7 +220,7 @@ fn addresses_that_the_far_end_does_not_take_are_refused() {
     };
     let _origin = Origin::start(&world);
     let far = world.path("far.toml");
-    at_service(&world, &["on", "--far", "--config", &far]);
+    world.intercept_far();
     let options = std::fs::read_to_string(&far).expect("a file");
     let options = options.replace("10.88.0.0/15", "10.88.1.0/24");
     std::fs::write(&far, options).expect("a file");

@@ -235,10 +235,11 @@ fn where_the_firewall_cannot_copy_packets_the_rules_work_and_a_warning_says_so()
     std::fs::set_permissions(&nft, Permissions::from_mode(0o755)).expect("an own file");
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
     let config = world.path("near.toml");
-    let loaded = world.command(&on(&config, &[])).env("PATH", path).output();
-    let loaded = loaded.expect("it runs");
-    let error = String::from_utf8_lossy(&loaded.stderr);
-    assert!(loaded.status.success(), "{error}");
+    let mut command = world.keeping(&world.site);
+    let error = world.keep_by(
+        &world.site,
+        command.args(on(&config, &[])).env("PATH", path),
+    );
     for part in ["not from DNS answers", "No such file", "CONFIG_NFT_LOG"] {
         assert!(error.contains(part), "{error}");
     }

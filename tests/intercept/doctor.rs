@@ -5,9 +5,9 @@ use std::{net::UdpSocket, process::Command};
 use rustix::process::Signal;
 
 use crate::{
-    common::{doctor::Findings, eventually, origin_machine::at_service},
+    common::{doctor::Findings, eventually},
     failing::signal,
-    world::{BEHIND, ORIGIN, Outcome, World, connect, ok, on, within},
+    world::{BEHIND, ORIGIN, Outcome, World, connect, ok, within},
 };
 
 pub(crate) fn doctor(world: &World) -> Findings {
@@ -78,7 +78,8 @@ fn rules_that_work_have_no_problem_and_a_closed_gate_has_its_cause() {
 
     // Rules for another user: the near end's connections would come back to it.
     let config = world.path("near.toml");
-    world.refrain_ok(&["intercept", "on", "--config", &config, "--user", "64001"]);
+    let for_another = ["intercept", "on", "--config", &config, "--user", "64001"];
+    world.keep(&world.site, &for_another);
     let found = doctor(&world);
     found.expect("problem", "gate", &["closed", "as user 64001"]);
     found.expect(
@@ -109,8 +110,7 @@ fn rules_that_differ_from_the_file_and_those_of_others_are_found() {
     let Some(world) = World::new() else {
         return;
     };
-    let config = world.path("near.toml");
-    world.refrain_ok(&on(&config, &["--rule", "port=9999"]));
+    world.intercept_with(&["--rule", "port=9999"]);
     let found = is_healthy(&world);
     found.expect("note", "rules", &["not in the file: port=9999"]);
     change(&world, "8080-8099", "8080-8098");
@@ -214,8 +214,6 @@ fn what_a_far_end_lacks_for_clients_addresses_is_found() {
     let Some(world) = World::of_own_addresses("in=lan port=8080 client_address=keep") else {
         return;
     };
-    let far = world.path("far.toml");
-    let load = ["on", "--far", "--config", far.as_str()];
     let refused = ["are refused", "refrain intercept on --far"];
     eventually("a far end that was found", || {
         let found = doctor_of_far_end(&world);
@@ -225,7 +223,7 @@ fn what_a_far_end_lacks_for_clients_addresses_is_found() {
     // Without its file, it may be another far end.
     let found = doctor_at_service(&world, &[]);
     found.expect("note", "answers", &["CAP_NET_RAW", "if its file has"]);
-    at_service(&world, &load);
+    world.intercept_far();
     assert!(!doctor_at_service(&world, &[]).has("answers", "CAP_NET_RAW"));
     let found = doctor_of_far_end(&world);
     assert_eq!(found.problems(), [""; 0]);
@@ -243,9 +241,11 @@ fn what_a_far_end_lacks_for_clients_addresses_is_found() {
             &[&arguments[..2], "2030", refused[0], refused[1]],
         );
         assert_eq!(found.problems().len(), 1, "{arguments}");
-        at_service(&world, &load);
+        world.intercept_far();
         assert_eq!(doctor_of_far_end(&world).problems(), [""; 0]);
     }
+    world.signal_keeper(&world.service, Signal::KILL);
+    doctor_of_far_end(&world).expect("problem", "answers", &["has ended", refused[1]]);
     within(&world.service, || {
         ok(Command::new("nft").args(["flush", "ruleset"]))
     });
@@ -253,31 +253,24 @@ fn what_a_far_end_lacks_for_clients_addresses_is_found() {
 }
 
 #[test]
-fn rules_that_are_kept_need_no_advice_to_keep_them() {
+fn control_groups_that_do_not_exist_and_a_process_that_was_killed_are_found() {
     let rules = "intercept = [\"port=8080\", \"port=8080 cgroup=refrain-test-never\"]\n";
-    let Some(mut world) = World::with(&format!("transparent = \"15001\"\n{rules}")) else {
+    let Some(world) = World::with(&format!("transparent = \"15001\"\n{rules}")) else {
         return;
-    };
-    let missing = |world: &World, with_keep: bool| {
-        let found = doctor(world);
-        found.expect(
-            "note",
-            "control group",
-            &["refrain-test-never", "start its service"],
-        );
-        found.has("control group", "--keep") == with_keep
     };
     // Without control groups of version 2, the file's rule is a problem.
     if doctor(&world).has("control group", "mount control groups") {
         println!("skipped: no control groups of version 2");
         return;
     }
-    assert!(missing(&world, true));
-    let config = world.path("near.toml");
-    let keep = world.command(&on(&config, &["--keep"])).spawn();
-    world.kept = Some(keep.expect("it runs"));
-    world.wait_for(Outcome::Carried);
-    assert!(missing(&world, false));
+    world.intercept();
+    is_healthy(&world).expect(
+        "note",
+        "control group",
+        &["refrain-test-never", "start its service"],
+    );
+    world.signal_keeper(&world.site, Signal::KILL);
+    doctor(&world).expect("problem", "rules", &["has ended", "refrain intercept on"]);
 }
 
 #[test]

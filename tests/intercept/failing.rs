@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{
     common::{command::keygen, eventually},
     world::{
-        ORIGIN, ORIGIN_6, Outcome, SITE, SITE_6, USER, World, ask, connect, ok, on, outcome, within,
+        ORIGIN, ORIGIN_6, Outcome, SITE, SITE_6, USER, World, ask, connect, ok, outcome, within,
     },
 };
 
@@ -308,22 +308,13 @@ fn reader(world: &World) -> TcpStream {
 
 #[test]
 fn a_client_that_only_reads_learns_that_the_rules_are_gone() {
-    for is_kept in [true, false] {
-        let Some(mut world) = World::new() else {
-            return;
-        };
-        match is_kept {
-            true => {
-                let config = world.path("near.toml");
-                let mut command = world.command(&on(&config, &["--keep"]));
-                world.kept = Some(command.spawn().expect("it runs"));
-            }
-            false => world.intercept(),
-        }
+    for is_flushed in [true, false] {
+        let Some(world) = World::new() else { return };
+        world.intercept();
         world.wait_for(Outcome::Carried);
         let mut reader = reader(&world);
         reader.read_exact(&mut [0; 10]).expect("a stream");
-        match is_kept {
+        match is_flushed {
             true => within(&world.site, || {
                 ok(Command::new("nft").args(["flush", "ruleset"]));
             }),
@@ -336,7 +327,7 @@ fn a_client_that_only_reads_learns_that_the_rules_are_gone() {
                 Ok(0) => panic!("an end, as if all bytes had come"),
                 Ok(_) => {}
                 Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{is_kept}");
+                    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{is_flushed}");
                     break;
                 }
             }

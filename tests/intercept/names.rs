@@ -227,7 +227,7 @@ fn connections_of_pass_are_carried_as_they_are() {
         ("client_address=proxy_v2", 2),
         ("uid=5 action=pass", 0),
     ] {
-        let output = world.refrain(&on(&config, &["--rule", rule]));
+        let output = world.refrain(&on(&config, &["--rule", rule, "--dry-run"]));
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{rule}: {error}");
     }

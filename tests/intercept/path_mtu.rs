@@ -17,7 +17,7 @@ use crate::{
     addresses::intercepted,
     common::{
         eventually,
-        origin_machine::{self, Origin, at_service},
+        origin_machine::{self, Origin},
     },
     world::{
         ANSWER_BYTES, BEHIND, HANGS_AFTER, World, answer_at, forward, join, make, ok, remove,
@@ -138,8 +138,7 @@ fn paths_with_small_packets_at_both_sides_carry_all_bytes() {
         for address in ORIGIN {
             answer_at(&origin.name, address);
         }
-        let far = world.path("far.toml");
-        at_service(&world, &["on", "--far", "--config", far.as_str()]);
+        world.intercept_far();
         world.intercept();
         eventually("connections that are intercepted", || {
             exchange(&client, ORIGIN[0])?;

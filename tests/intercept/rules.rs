@@ -4,7 +4,7 @@ use std::{
     io::ErrorKind,
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
 };
 
 use rustix::process::Signal;
@@ -36,7 +36,7 @@ fn rules_and_tables_of_others_are_left_alone() {
     }
     assert_eq!(world.ruleset(), before);
     // Without root, nothing is tried.
-    let printed = world.intercept_with(&["--dry-run"]);
+    let printed = world.refrain_ok(&on(&config, &["--dry-run"]));
     assert!(printed.starts_with("table inet refrain {"), "{printed}");
 }
 
@@ -62,7 +62,7 @@ fn rules_reject_and_reload_without_harm_to_others() {
     });
     client.expect("a connection from outside");
     drop(server);
-    // What cannot be loaded replaces nothing.
+    // There is one process that keeps rules, and what cannot be loaded replaces nothing.
     let rules = || {
         let json = world.refrain_ok(&["intercept", "show", "--json"]);
         let shown: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -79,11 +79,16 @@ fn rules_reject_and_reload_without_harm_to_others() {
             "port=8080-8099 dst=10.77.0.0/16,fd77::/64 action=optimize"
         ]
     );
-    let output = world.refrain(&on(&config, &["--rule", "uid=no-such-user"]));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("uid=no-such-user"), "{error}");
-    assert_eq!(rules(), loaded);
+    for (rule, reason) in [
+        ("uid=no-such-user", "uid=no-such-user"),
+        ("port=1", "keeps the rules"),
+    ] {
+        let output = world.refrain(&on(&config, &["--rule", rule]));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(reason), "{error}");
+        assert_eq!(rules(), loaded);
+    }
     // A saved ruleset can be loaded again.
     let saved = world.ruleset();
     std::fs::write(world.path("saved.nft"), saved).expect("a file");
@@ -224,7 +229,6 @@ fn rules_that_reset_are_never_direct() {
 #[test]
 fn rules_tell_programs_apart_by_user_group_and_control_group() {
     let Some(world) = World::new() else { return };
-    let config = world.path("near.toml");
     let (user, other) = ("64001", "64002");
     let of = |user: &str, group: &str| {
         world.program(&[
@@ -262,16 +266,6 @@ fn rules_tell_programs_apart_by_user_group_and_control_group() {
     world.intercept_with(&["--rule", &rule]);
     world.wait_for(Outcome::Carried);
     assert_eq!(group.program(&world), Outcome::Direct, "{rule}");
-    // It is another one now, and the rule is about the former.
-    group.make_again();
-    assert_eq!(group.program(&world), Outcome::Carried, "{rule}");
-    drop(group);
-    let output = world.refrain(&on(&config, &["--rule", &rule]));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        error.contains("does not exist: start its service"),
-        "{error}"
-    );
 }
 
 /// A control group of the test.
@@ -325,21 +319,21 @@ impl Drop for ControlGroup {
 
 #[test]
 fn rules_that_are_kept_follow_control_groups_and_come_back() {
-    let Some(mut world) = World::new() else {
-        return;
-    };
+    let Some(world) = World::new() else { return };
     let before = world.ruleset();
     let config = world.path("near.toml");
     let group = ControlGroup::new("kept");
     let rule = group
         .as_ref()
         .map(|group| format!("cgroup={} action=direct", group.name));
-    let mut command = world.command(&on(&config, &["--keep"]));
+    let mut command = world.keeping(&world.site);
+    command.args(on(&config, &[]));
     if let (Some(group), Some(rule)) = (&group, &rule) {
         std::fs::remove_dir(&group.folder).expect("it is empty");
         command.args(["--rule", rule]);
     }
-    world.kept = Some(command.spawn().expect("it runs"));
+    let said = world.keep_by(&world.site, &mut command);
+    assert_eq!(said.contains("does not exist"), group.is_some(), "{said}");
     world.wait_for(Outcome::Carried);
     if let Some(group) = &group {
         std::fs::create_dir(&group.folder).expect("it was made before");
@@ -358,39 +352,57 @@ fn rules_that_are_kept_follow_control_groups_and_come_back() {
         within(&world.site, || ok(Command::new("nft").args(flush)));
         world.wait_for(Outcome::Carried);
     }
-    let output = world.refrain(&["intercept", "off"]);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{error}");
-    let kept = world.kept.as_ref().map(std::process::Child::id);
-    let keeps = format!("process {} keeps the rules", kept.expect("it runs"));
-    assert!(error.contains(&keeps), "{error}");
-
     // SIGHUP reads the file again.
     let text = std::fs::read_to_string(&config).expect("a file");
     let wrong = text.replace("port=8080-8099", "port=none");
     let other = text.replace("port=8080-8099", "port=8090");
     for (text, outcome) in [(wrong, Outcome::Carried), (other, Outcome::Direct)] {
         std::fs::write(&config, text).expect("a file");
-        signal(&world.kept, Signal::HUP);
+        world.signal_keeper(&world.site, Signal::HUP);
         std::thread::sleep(std::time::Duration::from_secs(1));
         assert_eq!(world.connect(), outcome);
     }
-    signal(&world.kept, Signal::TERM);
-    let ended = world.kept.take().expect("it ran").wait().expect("it ends");
-    assert!(ended.success());
+    world.end_keeping(&world.site);
     assert_eq!(world.ruleset(), before);
 }
 
 #[test]
-fn changes_of_the_rules_take_turns() {
+fn one_process_keeps_the_rules_and_off_ends_it() {
     let Some(world) = World::new() else { return };
-    for _ in 0..5 {
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| world.intercept());
-            }
-        });
-        assert_eq!(world.ruleset().matches("update @alive").count(), 2);
+    let before = world.ruleset();
+    let config = world.path("near.toml");
+    let start = || {
+        let mut command = world.command(&on(&config, &[]));
+        command.stderr(Stdio::piped()).spawn().expect("it runs")
+    };
+    let mut all = vec![start(), start(), start()];
+    let mut others = Vec::new();
+    eventually("one that is left", || {
+        let has_ended = |child: &mut Child| child.try_wait().expect("a child").is_some();
+        others.extend(all.extract_if(.., |child| has_ended(child)));
+        (others.len() == 2).then_some(())
+    });
+    let kept = all.pop().expect("one of three");
+    assert_eq!(world.ruleset().matches("update @alive").count(), 2);
+    for other in others {
+        let output = other.wait_with_output().expect("it ended");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        let keeps = format!("process {} keeps the rules", kept.id());
+        assert!(error.contains(&keeps), "{error}");
+    }
+    world.refrain_ok(&["intercept", "off"]);
+    let output = kept.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(world.ruleset(), before);
+
+    // One that was killed leaves its rules, for `off` and for the next one.
+    for _ in 0..2 {
+        world.intercept();
+        world.signal_keeper(&world.site, Signal::KILL);
+        assert_ne!(world.ruleset(), before);
     }
     world.wait_for(Outcome::Carried);
+    world.refrain_ok(&["intercept", "off"]);
+    assert_eq!(world.ruleset(), before);
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::common::{
     PATIENCE, eventually,
-    origin_machine::{ORIGIN, ORIGIN_6, Origin, SERVICE_THERE, at_service},
+    origin_machine::{ORIGIN, ORIGIN_6, Origin, SERVICE_THERE},
     programs::{are_installed, are_large_ones_installed, find},
     world::{BEHIND, SITE, SITE_6, World, ok, within},
 };
@@ -79,8 +79,7 @@ pub(crate) fn intercepted() -> Option<Place> {
 pub(crate) fn forwarded() -> Option<Place> {
     let world =
         World::of_own_addresses("in=lan port=1-65535 on_failure=reset client_address=keep")?;
-    let far = world.path("far.toml");
-    at_service(&world, &["on", "--far", "--config", &far]);
+    world.intercept_far();
     let namespace = world.behind.clone();
     let place = Place::new(world, namespace, BEHIND, BEHIND);
     place.world.intercept();

@@ -403,7 +403,7 @@ options! {
              of servers that refuse see a refusal, not a reset. It needs CAP_NET_ADMIN. With on_refusal=direct, the near \
              end connects to servers itself if the far end refuses. on_failure=reset refuses connections while the \
              near end does not work. By default they go direct. A \
-             change needs `refrain intercept on` again, or SIGHUP to one that runs with --keep. Names are reloaded on \
+             change needs SIGHUP to `refrain intercept on`. Names are reloaded on \
              SIGHUP.").repeats().with_commas().reloads(NEAR);
         ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
             "Choose the encodings that `http_proxy` asks origins for. `identity`: plain content, in which the \

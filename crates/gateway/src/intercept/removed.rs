@@ -124,21 +124,23 @@ impl Clients {
     }
 
     /// Has each confirm its connection, after the table was loaded again.
-    pub fn ask_for_near_end(&self) {
-        for Redirected {
-            client, near_end, ..
-        } in &self.0
-        {
-            // A client that has just gone may have no route. The same below.
-            let _ = ask(*near_end, *client);
-        }
+    ///
+    /// # Errors
+    ///
+    /// If this process may not send such packets: it needs CAP_NET_RAW.
+    pub fn ask_for_near_end(&self) -> io::Result<()> {
+        let mut all = self.0.iter();
+        all.try_for_each(|redirected| ask(redirected.near_end, redirected.client))
     }
 
     /// Has each confirm its connection, after the table was removed.
-    pub fn ask_for_servers(&self) {
-        for Redirected { client, server, .. } in &self.0 {
-            let _ = ask(*server, *client);
-        }
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn ask_for_servers(&self) -> io::Result<()> {
+        let mut all = self.0.iter();
+        all.try_for_each(|redirected| ask(redirected.server, redirected.client))
     }
 }
 
@@ -213,7 +215,8 @@ fn ask(source: SocketAddr, client: SocketAddr) -> io::Result<()> {
     socket.set_ip_transparent_v4(true)?;
     let without_port = |end: SocketAddr| SocketAddr::new(end.ip(), 0).into();
     socket.bind(&without_port(source))?;
-    socket.send_to(&segment(source, client), &without_port(client))?;
+    // A client that has just gone may have no route.
+    let _ = socket.send_to(&segment(source, client), &without_port(client));
     Ok(())
 }
 

@@ -20,7 +20,7 @@ use super::{
     memory::{MemoryGroup, free_bytes, touch},
     world::{SOCKS5_PORT, Way, World, as_user},
 };
-use crate::processes::{ok, wait};
+use crate::processes::{Running, ok, wait};
 
 /// Connections that use descriptors and send nothing.
 const IDLE: usize = 40;
@@ -33,6 +33,8 @@ pub(super) enum Victim {
     Near,
     Far,
     Watchdog,
+    /// `refrain intercept on`.
+    Keeper,
     Run,
     /// All between the gateways.
     Link,
@@ -53,8 +55,6 @@ pub(super) enum Event {
     End,
     Cut,
     Flush,
-    /// Where `refrain intercept on --keep` runs.
-    FlushKept,
 }
 
 /// A row of the matrix.
@@ -73,7 +73,7 @@ pub(super) fn cases(way: Way) -> Vec<Case> {
     let near = gateway.map(|event| (Near, event));
     let far = gateway.map(|event| (Far, event));
     let own: &[_] = match way {
-        Way::Redirect | Way::Forwarded => &[(Rules, Flush), (Rules, FlushKept)],
+        Way::Redirect | Way::Forwarded => &[(Keeper, Kill), (Keeper, Stop), (Rules, Flush)],
         Way::Run => &[(Run, Kill), (Run, OutOfFiles)],
     };
     let others = [(Far, End), (Watchdog, Kill), (Watchdog, Stop), (Link, Cut)];
@@ -88,6 +88,7 @@ impl Case {
             Victim::Near => "near end",
             Victim::Far => "far end",
             Victim::Watchdog => "watchdog",
+            Victim::Keeper => "`refrain intercept on`",
             Victim::Run => "`refrain run`",
             Victim::Link => "link",
             Victim::Rules => "firewall",
@@ -105,7 +106,6 @@ impl Case {
             Event::End => "SIGTERM, and not started again",
             Event::Cut => "cut",
             Event::Flush => "`nft flush ruleset`",
-            Event::FlushKept => "`nft flush ruleset`, with `--keep`",
         }
     }
 
@@ -128,18 +128,6 @@ impl Case {
     /// Whether the pair is to have large caches.
     pub(super) fn is_large(self) -> bool {
         matches!(self.event, Event::KillLarge | Event::OutOfMemory)
-    }
-
-    /// Why connections may hang.
-    pub(super) fn known_hang(self) -> Option<&'static str> {
-        match self.event {
-            Event::Flush => Some(
-                "The kernel no longer translates the addresses of open connections, so the near end's packets reach \
-                 no program. A program that only reads, or waits for an answer, sees no error. A program that sends is \
-                 reset. `--keep` prevents this",
-            ),
-            _ => None,
-        }
     }
 
     /// Why it cannot be measured on this machine.
@@ -183,7 +171,7 @@ impl Case {
                 world.idle = self.use_up_files(world)?;
             }
             Event::Cut => world.cut("drop")?,
-            Event::Flush | Event::FlushKept => world.nft(&["flush", "ruleset"])?,
+            Event::Flush => world.nft(&["flush", "ruleset"])?,
         }
         Ok(began)
     }
@@ -196,7 +184,7 @@ impl Case {
         match (self.event, self.victim) {
             (Event::Kill, Victim::Run) => {
                 world.program = None;
-                world.divert(Way::Run, false)?;
+                world.divert(Way::Run)?;
             }
             (Event::Kill | Event::KillLarge | Event::OutOfMemory, Victim::Near)
             | (Event::Stop, Victim::Near) => {
@@ -217,6 +205,8 @@ impl Case {
                 world.far = None;
                 world.start_gateways(self.is_large())?;
             }
+            // It has left its rules.
+            (Event::Kill, Victim::Keeper) => world.keep()?,
             // Another one has been started.
             (Event::Kill, _) => wait(|| Ok(self.process(world).is_ok()), "a watchdog")?,
             (Event::Stop, _) => kill(self.process(world)?, Signal::SIGCONT)?,
@@ -226,11 +216,7 @@ impl Case {
                 world.idle.clear();
             }
             (Event::Cut, _) => world.join()?,
-            (Event::Flush, _) => {
-                world.load_other_rules()?;
-                world.divert(self.way, false)?;
-            }
-            (Event::FlushKept, _) => world.load_other_rules()?,
+            (Event::Flush, _) => world.load_other_rules()?,
             (Event::KillLarge | Event::OutOfMemory, _) => bail!("not a gateway"),
         }
         Ok(())
@@ -261,6 +247,7 @@ impl Case {
             Victim::Near => near(),
             Victim::Far => world.far.as_ref().map(|far| far.process.pid()),
             Victim::Watchdog => near().and_then(watchdog_of),
+            Victim::Keeper => world.kept.as_ref().map(Running::pid),
             Victim::Run => world.program.as_ref().map(|program| program.process.pid()),
             Victim::Link | Victim::Rules => None,
         };

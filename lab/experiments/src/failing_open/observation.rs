@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use super::{
     clients::{Outcome, Tried},
     crowd::Crowd,
-    events::{Case, Event, Victim},
+    events::{Case, Victim},
     open::{Clock, Open, STATES, State},
     origin::UploadEnd,
     world::{Way, World},
@@ -165,7 +165,7 @@ pub(super) fn observe(
         if case.is_large() {
             world.restart(true)?;
         }
-        world.divert(case.way, case.event == Event::FlushKept)?;
+        world.divert(case.way)?;
         if case.is_large() {
             warm_up(world, case.way)?;
         }

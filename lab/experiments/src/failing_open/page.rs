@@ -55,9 +55,6 @@ The same rows of the first two tables. *Lost* are new connections, of one every 
 | event | clients | all new connections are direct after | lost until then | open connections that were reset | the last of \
 them after |\n|---|---|--:|--:|--:|--:|\n";
 
-const KNOWN_HANGS: &str = "\n## Rows with connections that hang\n\n\
-| table | fails | event | why |\n|---|---|---|---|\n";
-
 const COINCIDENCES: &str = "\n## Cases without a row\n\n\
 | case | why |\n\
 |---|---|\n\
@@ -68,6 +65,7 @@ const COINCIDENCES: &str = "\n## Cases without a row\n\n\
 | a user flushes the rules in a program's network | the program has no right to do it. Root of this machine could |\n\
 | `refrain run` is stopped | its connections wait until it continues. Ctrl-Z stops it together with its program |\n\
 | `refrain run` in recovery, open connections | no connection opens without a link |\n\
+| `refrain intercept on` is stopped or was killed, and then the rules are removed | two failures at once: new connections go direct. Open ones that only receive hang. Under systemd, a killed one is started again |\n\
 | the watchdog is stopped or was killed less than a second ago, and then the near end is stopped | two failures at once: nothing kills the near end. New connections go direct. Open ones hang until an administrator ends it |\n";
 
 /// A case with what was observed, or why nothing was.
@@ -85,7 +83,6 @@ pub(super) fn write(
     }
     removal(page, removals)?;
     deaths(page, rows)?;
-    known_hangs(page, rows)?;
     *page += COINCIDENCES;
     Ok(())
 }
@@ -202,30 +199,6 @@ fn deaths(page: &mut String, rows: &[Row]) -> anyhow::Result<()> {
             count(&observation.new.lost),
             count(&open),
             seconds(open.longest(Outcome::is_lost)),
-        )?;
-    }
-    Ok(())
-}
-
-fn known_hangs(page: &mut String, rows: &[Row]) -> anyhow::Result<()> {
-    let hanging = rows.iter().filter(|(_, row)| {
-        row.as_ref()
-            .is_ok_and(|row| row.has(|outcome| outcome == Outcome::Hung))
-    });
-    let mut known = hanging
-        .filter_map(|(case, _)| Some((case, case.known_hang()?)))
-        .peekable();
-    if known.peek().is_none() {
-        return Ok(());
-    }
-    *page += KNOWN_HANGS;
-    for (case, why) in known {
-        writeln!(
-            page,
-            "| {} | {} | {} | {why} |",
-            title(case.way),
-            case.victim_name(),
-            case.event_name()
         )?;
     }
     Ok(())

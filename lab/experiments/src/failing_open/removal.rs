@@ -21,8 +21,8 @@ const INTERVAL: Duration = Duration::from_millis(3);
 #[derive(Clone, Copy)]
 pub(super) enum Removal {
     Off,
-    OnAgain,
-    EndOfKeep,
+    Reload,
+    EndOfOn,
     End,
     Restart,
     Upgrade,
@@ -31,8 +31,8 @@ pub(super) enum Removal {
 
 pub(super) const REMOVALS: [Removal; 7] = [
     Removal::Off,
-    Removal::OnAgain,
-    Removal::EndOfKeep,
+    Removal::Reload,
+    Removal::EndOfOn,
     Removal::End,
     Removal::Restart,
     Removal::Upgrade,
@@ -43,8 +43,8 @@ impl Removal {
     pub(super) fn name(self) -> &'static str {
         match self {
             Removal::Off => "`refrain intercept off`",
-            Removal::OnAgain => "`refrain intercept on` again",
-            Removal::EndOfKeep => "SIGTERM for `refrain intercept on --keep`",
+            Removal::Reload => "SIGHUP for `refrain intercept on`",
+            Removal::EndOfOn => "SIGTERM for `refrain intercept on`",
             Removal::End => "SIGTERM for the near end",
             Removal::Restart => "SIGTERM for the near end, and a start of the next one",
             Removal::Upgrade => "upgrade of the package",
@@ -56,13 +56,9 @@ impl Removal {
         matches!(self, Removal::Off | Removal::Restart)
     }
 
-    fn is_kept(self) -> bool {
-        matches!(self, Removal::EndOfKeep | Removal::Upgrade | Removal::Purge)
-    }
-
     /// The outcomes of the connections meanwhile.
     pub(super) fn observe(self, world: &mut World, way: Way) -> anyhow::Result<Outcomes> {
-        world.divert(way, self.is_kept())?;
+        world.divert(way)?;
         let crowd = Crowd::start(world.place(way)?, INTERVAL);
         wait(|| Ok(crowd.begun() >= BEFORE), "clients")?;
         self.act(world)?;
@@ -74,9 +70,9 @@ impl Removal {
             outcomes.add(one.outcome, one.ended - one.began);
         }
         let (expected, is_removed) = match self {
-            Removal::OnAgain | Removal::Restart | Removal::Upgrade => (Outcome::Carried, false),
+            Removal::Reload | Removal::Restart | Removal::Upgrade => (Outcome::Carried, false),
             Removal::End => (Outcome::Direct, false),
-            Removal::Off | Removal::EndOfKeep | Removal::Purge => (Outcome::Direct, true),
+            Removal::Off | Removal::EndOfOn | Removal::Purge => (Outcome::Direct, true),
         };
         world.wait_for(way, expected)?;
         if !is_removed {
@@ -90,9 +86,17 @@ impl Removal {
 
     fn act(self, world: &mut World) -> anyhow::Result<()> {
         match self {
-            Removal::Off => ok(&mut world.refrain(&["intercept", "off"])).map(drop),
-            Removal::OnAgain => ok(&mut world.intercept(&[])).map(drop),
-            Removal::EndOfKeep => end_kept(world),
+            Removal::Off => {
+                ok(&mut world.refrain(&["intercept", "off"]))?;
+                // It has ended.
+                world.kept = None;
+                Ok(())
+            }
+            Removal::Reload => {
+                let kept = world.kept.as_ref().context("it does not run")?;
+                Ok(kill(kept.pid(), Signal::SIGHUP)?)
+            }
+            Removal::EndOfOn => end_kept(world),
             Removal::End => end_near(world),
             Removal::Restart => {
                 end_near(world)?;

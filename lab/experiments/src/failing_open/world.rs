@@ -81,7 +81,7 @@ pub(super) struct Program {
 pub(super) struct World {
     pub near: Option<Gateway>,
     pub far: Option<Gateway>,
-    /// `refrain intercept on --keep`.
+    /// `refrain intercept on`.
     pub kept: Option<Running>,
     pub program: Option<Program>,
     pub origin: Arc<Origin>,
@@ -276,28 +276,20 @@ impl World {
     }
 
     /// Makes connections of this way go to the link, and waits until they do.
-    pub(super) fn divert(&mut self, way: Way, is_kept: bool) -> anyhow::Result<()> {
+    pub(super) fn divert(&mut self, way: Way) -> anyhow::Result<()> {
         match way {
             Way::Run => self.start_program()?,
-            _ if is_kept => self.keep()?,
-            _ => ok(&mut self.intercept(&[])).map(drop)?,
+            Way::Redirect | Way::Forwarded => self.keep()?,
         }
         self.wait_for(way, Outcome::Carried)
     }
 
-    /// Starts `refrain intercept on --keep`.
+    /// Starts `refrain intercept on`.
     pub(super) fn keep(&mut self) -> anyhow::Result<()> {
-        let mut command = self.intercept(&["--keep"]);
-        self.kept = Some(Running::start(&mut command)?);
-        Ok(())
-    }
-
-    /// `refrain intercept on`.
-    pub(super) fn intercept(&self, options: &[&str]) -> Command {
         let mut command = self.refrain(&["intercept", "on", "--user", &GATEWAYS.to_string()]);
         command.arg("--config").arg(self.path("near.toml"));
-        command.args(options);
-        command
+        self.kept = Some(Running::start(&mut command)?);
+        Ok(())
     }
 
     /// `refrain` as root at the near end.
@@ -346,10 +338,7 @@ impl World {
     pub(super) fn release(&mut self, way: Way) -> anyhow::Result<()> {
         self.program = None;
         if way != Way::Run {
-            match self.kept.take() {
-                Some(mut kept) => kept.end()?,
-                None => ok(&mut self.refrain(&["intercept", "off"])).map(drop)?,
-            }
+            self.kept.take().context("it does not run")?.end()?;
         }
         self.check_rules()
     }

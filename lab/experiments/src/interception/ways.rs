@@ -120,7 +120,7 @@ enum Programs<'a> {
         _running: [Running; 2],
         _folder: tempfile::TempDir,
     },
-    Intercepted(#[expect(dead_code, reason = "ends when dropped")] Intercepted<'a>),
+    Intercepted(#[expect(dead_code, reason = "ends when dropped")] Box<Intercepted<'a>>),
 }
 
 impl Way {
@@ -153,7 +153,7 @@ impl Way {
                 Ok(Ready {
                     address: over.direct("cubic")?,
                     processes: Some([gateways.near_process(), gateways.far_process()]),
-                    _programs: Programs::Intercepted(intercepted),
+                    _programs: Programs::Intercepted(Box::new(intercepted)),
                 })
             }
         }
@@ -244,6 +244,10 @@ pub(super) struct Intercepted<'a> {
     pub gateways: Gateways,
     over: &'a OverLink,
     refrain: &'a Path,
+    /// It keeps the rules.
+    _kept: Running,
+    /// With its file.
+    _folder: tempfile::TempDir,
 }
 
 impl<'a> Intercepted<'a> {
@@ -272,11 +276,6 @@ impl<'a> Intercepted<'a> {
             }
         }
         let gateways = over.pair(refrain, &near, &far)?;
-        let intercepted = Intercepted {
-            gateways,
-            over,
-            refrain,
-        };
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("near.toml");
         let key = folder.path().join("key");
@@ -290,7 +289,16 @@ impl<'a> Intercepted<'a> {
         fs::write(&file, text)?;
         let file = file.display().to_string();
         // As root, the near end marks its connections: no rule is about them.
-        intercepted.refrain(&["intercept", "on", "--config", &file, "--user", "0"])?;
+        let on = ["intercept", "on", "--config", &file, "--user", "0"];
+        let program = refrain.to_string_lossy();
+        let kept = Running::start(over.link().command(End::Near, &program).args(on))?;
+        let intercepted = Intercepted {
+            gateways,
+            over,
+            refrain,
+            _kept: kept,
+            _folder: folder,
+        };
         wait(|| intercepted.is_open(), "a gate that is open")?;
         Ok(intercepted)
     }
