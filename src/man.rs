@@ -1,7 +1,7 @@
 //! `refrain man`: the manual pages, from the same definitions as help.
 
 use std::{
-    io,
+    fs, io,
     io::Write,
     path::{Path, PathBuf},
 };
@@ -34,12 +34,11 @@ pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
             folder.display()
         );
         let cannot_write = || format!("cannot write manual pages to \"{}\"", folder.display());
-        std::fs::create_dir_all(folder).with_context(cannot_write)?;
+        fs::create_dir_all(folder).with_context(cannot_write)?;
         return write_all(&program, folder).with_context(cannot_write);
     }
-    let mut printed = Vec::new();
-    page(named(program, &arguments.command)?).render(&mut printed)?;
-    let printed = io::stdout().write_all(&printed);
+    let printed = render(&page(named(program, &arguments.command)?))?;
+    let printed = io::stdout().write_all(printed.as_bytes());
     printed.map_err(standard_io::output_failed)
 }
 
@@ -51,7 +50,16 @@ fn write_all(command: &clap::Command, folder: &Path) -> io::Result<()> {
     {
         write_all(below, folder)?;
     }
-    page(command.clone()).generate_to(folder).map(drop)
+    let page = page(command.clone());
+    fs::write(folder.join(page.get_filename()), render(&page)?)
+}
+
+/// The page's text. Its last section, with exit codes and examples, gets a title that manual pages have.
+fn render(page: &Man) -> io::Result<String> {
+    let mut rendered = Vec::new();
+    page.render(&mut rendered)?;
+    let text = String::from_utf8(rendered).map_err(io::Error::other)?;
+    Ok(text.replace("\n.SH EXTRA\n", "\n.SH NOTES\n"))
 }
 
 /// The page of a command, with the short usage of its help, and the program's name and version at its foot.

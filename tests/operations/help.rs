@@ -78,6 +78,10 @@ fn completions_manual_pages_and_the_version_are_printed() {
     let title = page.lines().find(|line| line.starts_with(".TH"));
     assert!(title.is_some_and(|title| title.contains(source)), "{page}");
     assert!(page.contains("[OPTIONS]"), "{page}");
+    assert!(
+        page.contains(".SH NOTES\nExample") && !page.contains(".SH EXTRA"),
+        "{page}"
+    );
     let (code, error) = refrain_fails(&["man", "czip", "nothing"]);
     assert!(
         code == 2 && error.contains("has no command \"nothing\""),
