@@ -71,6 +71,9 @@ pub(crate) fn run(config: &Config, given: &Given, out: &mut impl Write) -> anyho
         };
         line("peer", format!("{at}, {}", key.fingerprint()))?;
     }
+    if let Some(proxy) = &config.via_proxy {
+        line("via_proxy", proxy.to_string())?;
+    }
     for address in &config.listen {
         line("listen", listener(*address))?;
     }

@@ -6,7 +6,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket},
 };
 
-use refrain_gateway::target::Host;
+use refrain_gateway::{target::Host, via_proxy::ViaProxy};
 
 use super::{Finding, context::Context, firewall, kernel_file::text_of};
 
@@ -18,9 +18,15 @@ const ANY: &str = "*";
 
 /// The own address that the kernel uses for each peer.
 pub(super) fn routes(context: &Context) -> Vec<Finding> {
-    let dials = context.config().map_or(&[][..], |config| &config.dials);
-    let findings = dials.iter().filter_map(|dial| {
-        let (host, port) = (&dial.address.host, dial.address.port);
+    let Some(config) = context.config() else {
+        return Vec::new();
+    };
+    // The proxy connects to the peers.
+    let proxy = config.via_proxy.as_ref().map(ViaProxy::address);
+    let dials = config.dials.iter().map(|dial| &dial.address);
+    let ends: Vec<_> = proxy.map_or_else(|| dials.collect(), |proxy| vec![proxy]);
+    let findings = ends.into_iter().filter_map(|end| {
+        let (host, port) = (&end.host, end.port);
         let addresses: Vec<SocketAddr> = match host {
             Host::Ipv4(ip) => vec![(*ip, port).into()],
             Host::Ipv6(ip) => vec![(*ip, port).into()],
@@ -29,7 +35,7 @@ pub(super) fn routes(context: &Context) -> Vec<Finding> {
         };
         let addresses = addresses.into_iter().take(ADDRESSES_MAX);
         let routes: Vec<_> = addresses.map(|to| (to, route(to))).collect();
-        Some(route_to(&dial.address.to_string(), &routes))
+        Some(route_to(&end.to_string(), &routes))
     });
     findings.collect()
 }

@@ -116,7 +116,11 @@ fn advice(error: &CheckError) -> &'static str {
             "correct the address in `peer`, see whether its name is resolved, or have the firewalls between let TCP to its \
              port pass"
         }
-        CheckError::Connect(ConnectError::Tls(error)) | CheckError::Tls(error) => of_tls(error),
+        CheckError::Connect(ConnectError::Proxy { .. }) => {
+            "correct `via_proxy`, or have the proxy allow connections to the address and port in `peer`"
+        }
+        CheckError::Connect(ConnectError::Tls(error) | ConnectError::Tunnel(error))
+        | CheckError::Tls(error) => of_tls(error),
         CheckError::Refused(_) => "read the log of the far end",
         CheckError::LargePackets(_) => {
             "lower the MTU of this machine's interface, or have firewalls let ICMP \"fragmentation needed\" pass"

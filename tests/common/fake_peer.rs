@@ -42,7 +42,7 @@ impl FakeLane {
     ) -> Result<FakeLane, String> {
         let key = PrivateKey::load(key).expect("a key");
         let tls = ClientTls::new(&key, public(far_key));
-        let connected = connect(&far.to_string(), &tls, WITHIN, || {}).await;
+        let connected = connect(&far.into(), None, &tls, WITHIN, || {}).await;
         let (stream, _) = connected.map_err(|error| error.to_string())?;
         Ok(FakeLane { stream })
     }

@@ -3,7 +3,7 @@
 //! A check has a lane of its own without a link behind it, at both ends (`greeting` answers it): it carries no
 //! flow, and takes nothing of the memory that the peer's link may have.
 
-use std::{collections::VecDeque, io, net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, io, time::Duration};
 
 use refrain_proto::{
     frame::{Frame, FrameError},
@@ -140,7 +140,8 @@ async fn open<'a>(
     let peer = dial.address.to_string();
     let within = config.timeouts.connect;
     let began = Instant::now();
-    let (stream, address) = connect(&peer, tls, within, || {}).await?;
+    let proxy = config.via_proxy.as_ref();
+    let (stream, address) = connect(&dial.address, proxy, tls, within, || {}).await?;
     let handshake = began.elapsed();
     let mut lane = Lane {
         stream,
@@ -184,7 +185,7 @@ struct Lane<'a> {
     stream: LaneStream,
     received: Vec<u8>,
     tls: &'a ClientTls,
-    address: SocketAddr,
+    address: String,
 }
 
 /// Why a check fails.
@@ -336,7 +337,7 @@ impl Lane<'_> {
             self.stream.flush().await
         };
         let sent = sending.await;
-        sent.map_err(|error| self.tls.explain(error, self.address))
+        sent.map_err(|error| self.tls.explain(error, &self.address))
     }
 
     async fn receive(&mut self) -> Result<(), TlsError> {
@@ -347,7 +348,7 @@ impl Lane<'_> {
             Ok(0) => io::ErrorKind::UnexpectedEof.into(),
             Err(error) => error,
         };
-        Err(self.tls.explain(error, self.address))
+        Err(self.tls.explain(error, &self.address))
     }
 }
 

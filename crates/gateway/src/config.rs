@@ -64,6 +64,7 @@ use crate::socket::Congestion;
 use crate::target::{LANES_PORT, Target, TargetError};
 use crate::text_file;
 use crate::units::{BitRate, ByteSize, TimeSpan, decimal_bytes};
+use crate::via_proxy::ViaProxy;
 use crate::way_in::WayIn;
 pub use admin::{AdminConfig, AdminToken};
 pub use history::{HistoryOptions, parse_folder, parse_realm};
@@ -93,6 +94,8 @@ config! {
         pub peers: PeerKeys = peers;
         /// The peers to open lanes to, in the order in which new flows go to them; none at a far end.
         pub dials: Vec<Dial> = dials;
+        /// The proxy that lanes to the peers go through.
+        pub via_proxy: Option<ViaProxy> = settings.optional(&VIA_PROXY)?;
         /// Where to take lanes: at least one address at a far end, none at a near end.
         pub listen: Vec<SocketAddr> = match role {
             Role::Far => settings.many_with(&LISTEN, address::parse_lanes)?,

@@ -349,7 +349,7 @@ impl Gateway {
             let mut dials = self.config.dials.iter();
             let dial = dials.find(|dial| dial.key == key).map(|dial| {
                 let tls = ClientTls::new(&self.config.key, key);
-                (dial.address.to_string(), tls, self.changes.clone())
+                (dial.address.clone(), tls, self.changes.clone())
             });
             Arc::new(Peer::new(key, Arc::clone(&self.keys), targets, dial))
         };

@@ -15,6 +15,7 @@
 //! flow, crumbs        an application's connection, read as fast as the link takes it
 //! link                the engine of one peer, shared by flows and lanes
 //! lane, pace, wire, greeting, tls   one connection to the peer, over any stream of bytes
+//! via_proxy           that connection through an HTTP proxy
 //! offered, lookups    flows that the peer opened: names, targets, connections
 //! history             the store of what was received, and what predictions ask it
 //! memory, descriptors what links and flows may take
@@ -92,6 +93,7 @@ mod pace;
 #[allow(unsafe_code)]
 mod socket;
 pub mod tls;
+pub mod via_proxy;
 pub mod wire;
 
 pub mod gateway;

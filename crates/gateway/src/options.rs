@@ -351,6 +351,12 @@ options! {
              `route` or its `forward` names one. Each then needs the NAME of its key in `peer_key`.").repeats()
             .brief("Connect to this far end")
             .in_check("Connect to the far end at this address [default port: 7000]");
+        VIA_PROXY = OptionSpec::new(TO_PEER, "via_proxy", "http://[USER:PASSWORD@]HOST:PORT", Nothing,
+            "Open lanes through this HTTP proxy, with its CONNECT method. The proxy resolves the names in `peer`. \
+             Many proxies allow only port 443: then have the far end listen there too. A proxy that opens TLS cannot \
+             be used. In USER and PASSWORD, other characters than letters, digits and -._~ are written as %XX. Other \
+             users of the machine can see flags, so set a password in the file.").secret()
+            .brief("Connect through this HTTP proxy");
         KEY = OptionSpec::new(ALL, "key", "FILE", Required,
             "Read this end's private key from this file. `refrain keygen` makes it. Only its owner may read the \
              file.")

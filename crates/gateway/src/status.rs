@@ -349,7 +349,7 @@ impl Peer {
         let dialled = peer.dialled.as_ref();
         Peer {
             name: peer.name(),
-            address: dialled.map(|dialled| dialled.address.clone()),
+            address: dialled.map(|dialled| dialled.address.to_string()),
             serves: dialled.map(|_| turn.serves),
             serves_reason: dialled.map(|_| turn.reason.to_owned()),
             key: peer.key.to_string(),

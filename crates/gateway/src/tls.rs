@@ -8,6 +8,7 @@
 //! that was refused learns it from its first read, whose error `ClientTls::explain` puts into
 //! words.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ pub enum TlsError {
     )]
     WrongKey {
         /// The peer's address.
-        peer: SocketAddr,
+        peer: String,
         /// The key that it presented.
         presented: PublicKey,
     },
@@ -73,13 +74,13 @@ pub enum TlsError {
     )]
     OwnKey {
         /// The peer's address.
-        peer: SocketAddr,
+        peer: String,
     },
     /// The peer does not accept this end's key.
     #[error("{peer} refused this end's key: its --peer-key must have {own}")]
     KeyRefused {
         /// The peer's address.
-        peer: SocketAddr,
+        peer: String,
         /// This end's public key.
         own: PublicKey,
     },
@@ -87,7 +88,7 @@ pub enum TlsError {
     #[error("{peer} does not speak TLS ({hint})")]
     NotTls {
         /// The peer's address.
-        peer: SocketAddr,
+        peer: String,
         /// What it may be, and what it should be.
         hint: &'static str,
     },
@@ -95,7 +96,7 @@ pub enum TlsError {
     #[error("{peer} speaks TLS, but is not a refrain gateway ({reason})")]
     Incompatible {
         /// The peer's address.
-        peer: SocketAddr,
+        peer: String,
         /// What the TLS library found.
         reason: rustls::Error,
     },
@@ -103,13 +104,13 @@ pub enum TlsError {
     #[error("bytes were damaged between this end and {peer}, in the TLS handshake")]
     Damaged {
         /// The peer's address.
-        peer: SocketAddr,
+        peer: String,
     },
     /// The peer did not finish its handshake in time.
     #[error("{peer} did not finish the TLS handshake within {after:?}")]
     TimedOut {
         /// The peer's address.
-        peer: SocketAddr,
+        peer: String,
         /// The time that it had.
         after: Duration,
     },
@@ -117,13 +118,13 @@ pub enum TlsError {
     #[error("{peer} closed the connection")]
     Closed {
         /// The peer's address.
-        peer: SocketAddr,
+        peer: String,
     },
     /// The connection failed.
     #[error("the connection to {peer} failed: {source}")]
     Io {
         /// The peer's address.
-        peer: SocketAddr,
+        peer: String,
         /// How it failed.
         source: io::Error,
     },
@@ -176,13 +177,13 @@ impl ServerTls {
         let handshake = self.acceptor.accept(Counted::new(stream)).into_fallible();
         match timeout(within, handshake).await {
             Err(_) => Err(TlsError::TimedOut {
-                peer,
+                peer: peer.to_string(),
                 after: within,
             }),
-            Ok(Ok(stream)) => check_established(stream.into(), peer),
+            Ok(Ok(stream)) => check_established(stream.into(), &peer),
             Ok(Err((error, stream))) => {
                 let _ = timeout(LINGER, linger(stream)).await;
-                Err(classify(error, peer, self.own, NOT_A_NEAR_END))
+                Err(classify(error, &peer, self.own, NOT_A_NEAR_END))
             }
         }
     }
@@ -216,7 +217,7 @@ impl ClientTls {
     pub async fn connect<S: ByteStream>(
         &self,
         stream: S,
-        peer: SocketAddr,
+        peer: &str,
         within: Duration,
     ) -> Result<(LaneStream<S>, PublicKey), TlsError> {
         // The name is neither sent nor checked; the key is the identity.
@@ -224,17 +225,17 @@ impl ClientTls {
         let handshake = self.connector.connect(name, Counted::new(stream));
         match timeout(within, handshake).await {
             Err(_) => Err(TlsError::TimedOut {
-                peer,
+                peer: peer.to_owned(),
                 after: within,
             }),
-            Ok(Ok(stream)) => check_established(stream.into(), peer),
-            Ok(Err(error)) => Err(classify(error, peer, self.own, NOT_A_FAR_END)),
+            Ok(Ok(stream)) => check_established(stream.into(), &peer),
+            Ok(Err(error)) => Err(classify(error, &peer, self.own, NOT_A_FAR_END)),
         }
     }
 
     /// What an error on a connected stream means; above all that the peer refused this end's key.
-    pub(crate) fn explain(&self, error: io::Error, peer: SocketAddr) -> TlsError {
-        classify(error, peer, self.own, NOT_A_FAR_END)
+    pub(crate) fn explain(&self, error: io::Error, peer: &str) -> TlsError {
+        classify(error, &peer, self.own, NOT_A_FAR_END)
     }
 }
 
@@ -384,9 +385,12 @@ fn certified(key: &PrivateKey) -> Arc<CertifiedKey> {
 /// pass that names no protocol at all.
 fn check_established<S>(
     mut stream: LaneStream<S>,
-    peer: SocketAddr,
+    peer: &impl fmt::Display,
 ) -> Result<(LaneStream<S>, PublicKey), TlsError> {
-    let incompatible = |reason| TlsError::Incompatible { peer, reason };
+    let incompatible = |reason| {
+        let peer = peer.to_string();
+        TlsError::Incompatible { peer, reason }
+    };
     let bytes = Some(WRITE_BYTES_MAX);
     match &mut stream {
         TlsStream::Client(stream) => stream.get_mut().1.set_buffer_limit(bytes),
@@ -418,7 +422,13 @@ const NOT_A_FAR_END: &str = "is it an HTTP server? --peer must name the --listen
 /// What a peer without TLS may be, for the far end that it connected to.
 const NOT_A_NEAR_END: &str = "is it an HTTP client? only near ends may connect to this port";
 
-fn classify(error: io::Error, peer: SocketAddr, own: PublicKey, hint: &'static str) -> TlsError {
+fn classify(
+    error: io::Error,
+    peer: &impl fmt::Display,
+    own: PublicKey,
+    hint: &'static str,
+) -> TlsError {
+    let peer = peer.to_string();
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let Some(reason) = inner else {
         // Without or with the alert that TLS wants first: to a user, both are the same.
@@ -452,7 +462,7 @@ fn classify(error: io::Error, peer: SocketAddr, own: PublicKey, hint: &'static s
     }
 }
 
-fn incompatible(reason: &rustls::Error, peer: SocketAddr) -> TlsError {
+fn incompatible(reason: &rustls::Error, peer: String) -> TlsError {
     let reason = reason.clone();
     TlsError::Incompatible { peer, reason }
 }

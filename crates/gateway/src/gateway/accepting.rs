@@ -118,7 +118,7 @@ impl Gateway {
             ..
         } = &self.config;
         lane::prepare(&tcp, timeouts.dead_after, congestion).map_err(|source| TlsError::Io {
-            peer: address,
+            peer: address.to_string(),
             source,
         })?;
         let (mut stream, key) = self.tls.accept(tcp, address, within).await?;

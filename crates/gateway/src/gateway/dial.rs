@@ -2,12 +2,17 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use tokio::{net::lookup_host, time::timeout};
+use tokio::{
+    net::{TcpStream, lookup_host},
+    time::timeout,
+};
 
 use crate::{
     intercept,
     keys::PublicKey,
+    target::Target,
     tls::{ClientTls, TlsError},
+    via_proxy::{TunnelError, ViaProxy},
     wire::LaneStream,
 };
 
@@ -51,6 +56,19 @@ pub enum ConnectError {
     /// The connection failed, or what answers is not the peer.
     #[error("{}{}", .0, hint(.0))]
     Tls(#[from] TlsError),
+    /// The proxy makes no tunnel to the far end.
+    #[error("cannot connect to {peer} through the proxy {proxy}: {error}")]
+    Proxy {
+        /// The far end.
+        peer: String,
+        /// The proxy.
+        proxy: String,
+        /// Why.
+        error: TunnelError,
+    },
+    /// The connection through a proxy failed, or what answers is not the peer.
+    #[error("{}{}", .0, hint_of_tunnel(.0))]
+    Tunnel(TlsError),
 }
 
 /// What to look at if a connection ended before its handshake, or nothing answered: listeners for applications end it so.
@@ -60,6 +78,16 @@ fn hint(error: &TlsError) -> &'static str {
             " (is this the --listen port of refrain far?)"
         }
         _ => "",
+    }
+}
+
+/// What to look at if what answers through a proxy is not the far end.
+fn hint_of_tunnel(error: &TlsError) -> &'static str {
+    match error {
+        TlsError::NotTls { .. } | TlsError::Incompatible { .. } => {
+            " (a proxy that opens TLS cannot carry lanes: it must leave this connection unchanged)"
+        }
+        error => hint(error),
     }
 }
 
@@ -83,7 +111,8 @@ impl ConnectError {
     /// Whether it says no more than that the far end does not run.
     pub(crate) fn is_absence(&self) -> bool {
         match self {
-            ConnectError::Tls(error) => error.is_absence(),
+            ConnectError::Tls(error) | ConnectError::Tunnel(error) => error.is_absence(),
+            ConnectError::Proxy { error, .. } => error.is_absence(),
             ConnectError::NoLaneLeft => false,
             _ => true,
         }
@@ -93,46 +122,87 @@ impl ConnectError {
     pub(super) fn is_definite(&self) -> bool {
         match self {
             ConnectError::Tcp { error, .. } => error.kind() != io::ErrorKind::TimedOut,
-            ConnectError::Tls(error) => !matches!(error, TlsError::TimedOut { .. }),
+            ConnectError::Tls(error) | ConnectError::Tunnel(error) => {
+                !matches!(error, TlsError::TimedOut { .. })
+            }
+            ConnectError::Proxy { .. } => true,
             _ => false,
         }
     }
 }
 
-/// Connects to a far end and makes the handshake. Calls `answered` once its machine has taken the
-/// connection.
+/// Connects to a far end, through a proxy if there is one, and makes the handshake. Calls `answered` once its machine has
+/// taken the connection. Returns the peer's address too, and the proxy, in words.
 pub async fn connect(
-    peer: &str,
+    peer: &Target,
+    proxy: Option<&ViaProxy>,
     tls: &ClientTls,
     within: Duration,
     answered: impl Fn(),
-) -> Result<(LaneStream, SocketAddr), ConnectError> {
-    let connecting = async {
-        let addresses = lookup_host(peer)
-            .await
-            .map_err(|source| ConnectError::Name {
-                peer: peer.to_owned(),
-                source,
-            })?;
-        let mut failure = ConnectError::NoAddress(peer.to_owned());
-        for address in addresses {
-            match intercept::connect(address).await {
-                Ok(tcp) => {
-                    // A handshake is small writes by turns.
-                    let _ = tcp.set_nodelay(true);
-                    return Ok((tcp, address));
-                }
-                Err(error) => failure = ConnectError::Tcp { address, error },
-            }
-        }
-        Err(failure)
+) -> Result<(LaneStream, String), ConnectError> {
+    let words = match proxy {
+        Some(proxy) => format!("{peer} through the proxy {proxy}"),
+        None => peer.to_string(),
     };
-    let connected = timeout(within, connecting).await;
+    let connected = timeout(within, tunnel(peer, proxy)).await;
     let (tcp, address) = connected.map_err(|_| ConnectError::TimedOut {
-        peer: peer.to_owned(),
+        peer: words.clone(),
         within,
     })??;
+    let address = match proxy {
+        Some(_) => words,
+        None => address.to_string(),
+    };
     answered();
-    let (stream, _key): (_, PublicKey) = tls.connect(tcp, address, within).await?;
+    let (stream, _key): (_, PublicKey) = match tls.connect(tcp, &address, within).await {
+        Ok(connected) => connected,
+        Err(error) if proxy.is_some() => return Err(ConnectError::Tunnel(error)),
+        Err(error) => return Err(error.into()),
+    };
     Ok((stream, address))
+}
+
+/// Connects, and has the proxy connect further.
+async fn tunnel(
+    peer: &Target,
+    proxy: Option<&ViaProxy>,
+) -> Result<(TcpStream, SocketAddr), ConnectError> {
+    let Some(proxy) = proxy else {
+        return open(peer).await;
+    };
+    let not_through = |error| ConnectError::Proxy {
+        peer: peer.to_string(),
+        proxy: proxy.to_string(),
+        error,
+    };
+    let (mut tcp, address) = open(proxy.address()).await.map_err(|error| match error {
+        ConnectError::Tcp { error, .. } => not_through(TunnelError::Unreached(error)),
+        error => error,
+    })?;
+    let opened = proxy.open(&mut tcp, peer).await;
+    opened.map_err(not_through)?;
+    Ok((tcp, address))
+}
+
+/// Connects to the first address that takes the connection.
+async fn open(host: &Target) -> Result<(TcpStream, SocketAddr), ConnectError> {
+    let host = host.to_string();
+    let addresses = lookup_host(&host)
+        .await
+        .map_err(|source| ConnectError::Name {
+            peer: host.clone(),
+            source,
+        })?;
+    let mut failure = ConnectError::NoAddress(host.clone());
+    for address in addresses {
+        match intercept::connect(address).await {
+            Ok(tcp) => {
+                // A handshake is small writes by turns.
+                let _ = tcp.set_nodelay(true);
+                return Ok((tcp, address));
+            }
+            Err(error) => failure = ConnectError::Tcp { address, error },
+        }
+    }
+    Err(failure)
 }

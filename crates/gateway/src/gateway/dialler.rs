@@ -1,7 +1,6 @@
 //! Keeps the link to a peer: dials its lanes, and dials again those that end.
 
 use std::{
-    net::SocketAddr,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -204,7 +203,7 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     let (text, is_absence) = match end {
         LaneEnd::Io(error) => {
             // It has the address.
-            let error = peer.dialled().tls.explain(error, address);
+            let error = peer.dialled().tls.explain(error, &address);
             let text = format!("a connection to the far end ended: {error}");
             (text, error.is_absence())
         }
@@ -225,11 +224,13 @@ async fn dial(
     gateway: &Gateway,
     dialled: &Dialled,
     link: &Arc<SharedLink>,
-) -> Result<(LaneHandle, LaneStream, SocketAddr), ConnectError> {
+) -> Result<(LaneHandle, LaneStream, String), ConnectError> {
     let within = gateway.policy.load().timeouts.connect;
     let is_refused = |outlook| matches!(outlook, Outlook::Refused(_));
     let answered = || dialled.is_back_from(is_refused);
-    let (stream, address) = connect(&dialled.address, &dialled.tls, within, answered).await?;
+    let proxy = gateway.config.via_proxy.as_ref();
+    let connecting = connect(&dialled.address, proxy, &dialled.tls, within, answered);
+    let (stream, address) = connecting.await?;
     dialled.is_back_from(|outlook| outlook == Outlook::Silent);
     let (dead_after, congestion) = (
         gateway.config.timeouts.dead_after,
@@ -237,7 +238,7 @@ async fn dial(
     );
     lane::prepare(stream.get_ref().0.inner(), dead_after, congestion).map_err(|source| {
         TlsError::Io {
-            peer: address,
+            peer: address.clone(),
             source,
         }
     })?;

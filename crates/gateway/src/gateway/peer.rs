@@ -16,6 +16,7 @@ use crate::{
     last_error::Trouble,
     link::SharedLink,
     offered::Targets,
+    target::Target,
     tls::ClientTls,
 };
 
@@ -40,7 +41,7 @@ pub(crate) struct Peer {
 
 /// A peer that this end dials.
 pub(crate) struct Dialled {
-    pub(crate) address: String,
+    pub(crate) address: Target,
     pub(super) tls: ClientTls,
     outlook: Mutex<Outlook>,
     /// Changes with it.
@@ -70,7 +71,7 @@ impl Peer {
         key: PublicKey,
         keys: Arc<SharedPeerKeys>,
         targets: Targets,
-        dial: Option<(String, ClientTls, watch::Sender<()>)>,
+        dial: Option<(Target, ClientTls, watch::Sender<()>)>,
     ) -> Peer {
         let trouble = Trouble::default();
         let dialled = dial.map(|(address, tls, changes)| {

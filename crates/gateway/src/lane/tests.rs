@@ -66,7 +66,7 @@ impl Pair {
     async fn dial(&self, stream: DuplexStream) {
         let (stream, _) = self
             .client
-            .connect(stream, nowhere(), PATIENCE)
+            .connect(stream, &nowhere().to_string(), PATIENCE)
             .await
             .expect("a handshake");
         let begun = self

@@ -30,10 +30,10 @@ async fn handshake(server: &ServerTls, client: &ClientTls) -> (Outcome, Outcome)
     let accept = server.accept(far_tcp, near, WITHIN);
     // What a near end does: connect, then read.
     let connect = async {
-        let (mut stream, key) = client.connect(near_tcp, far, WITHIN).await?;
+        let (mut stream, key) = client.connect(near_tcp, &far.to_string(), WITHIN).await?;
         let mut byte = [0; 1];
         match timeout(Duration::from_millis(50), stream.read_exact(&mut byte)).await {
-            Ok(Err(error)) => Err(client.explain(error, far)),
+            Ok(Err(error)) => Err(client.explain(error, &far.to_string())),
             Ok(Ok(_)) | Err(_) => Ok((stream, key)),
         }
     };
@@ -89,7 +89,7 @@ async fn near_refusal(near: Outcome, client: &ClientTls) -> TlsError {
         Err(error) => error,
         Ok((mut stream, _)) => {
             let peer = stream.get_ref().0.inner().peer_addr().unwrap();
-            client.explain(stream.read_u8().await.unwrap_err(), peer)
+            client.explain(stream.read_u8().await.unwrap_err(), &peer.to_string())
         }
     }
 }
@@ -141,7 +141,10 @@ async fn garbage_is_not_tls() {
     let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
     far_tcp.write_all(answer).await.unwrap();
     let client = ClientTls::new(&key(), key().public());
-    let error = client.connect(near_tcp, far, WITHIN).await.unwrap_err();
+    let error = client
+        .connect(near_tcp, &far.to_string(), WITHIN)
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("an HTTP server?"), "{error}");
 }
 
@@ -236,7 +239,8 @@ async fn neither_early_data_nor_a_ticket_is_ever_offered() {
         drop(far_tcp);
         hello
     };
-    let (_, hello) = tokio::join!(client.connect(near_tcp, far, WITHIN), hello);
+    let far = far.to_string();
+    let (_, hello) = tokio::join!(client.connect(near_tcp, &far, WITHIN), hello);
     let extensions = extension_types(&hello);
     const SUPPORTED_VERSIONS: u16 = 43;
     const PRE_SHARED_KEY: u16 = 41;

@@ -73,7 +73,10 @@ impl BareTls {
     pub(super) fn ask(&self, address: SocketAddr, request: &[u8]) -> anyhow::Result<impl Read> {
         let asking = async {
             let tcp = TcpStream::connect(address).await?;
-            let (mut stream, _) = self.client.connect(tcp, address, PATIENCE).await?;
+            let (mut stream, _) = self
+                .client
+                .connect(tcp, &address.to_string(), PATIENCE)
+                .await?;
             stream.write_all(request).await?;
             stream.flush().await?;
             anyhow::Ok(stream)
