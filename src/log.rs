@@ -1,11 +1,23 @@
 //! The log, on standard error: how much of it, and in which form.
 
-use std::io::{self, IsTerminal};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, IsTerminal},
+    os::{fd::AsFd, unix::fs::MetadataExt},
+};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber, level_filters::LevelFilter};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields, format,
+        format::{Format, Full, Writer},
+    },
+    registry::LookupSpan,
+};
 
 /// Lines of the log that wait for standard error's reader: a few MB.
 const LINES_WAITING_MAX: usize = 16_384;
@@ -66,10 +78,48 @@ impl LogForm {
             .with_writer(writer);
         match self.json_log {
             true => log.json().flatten_event(true).init(),
+            false if is_journal() => {
+                let format = ForJournal(format().without_time());
+                log.with_ansi(false).event_format(format).init();
+            }
             false => log.with_ansi(io::stderr().is_terminal()).init(),
         }
         guard
     }
+}
+
+/// Lines for systemd's journal, which adds the time. It takes the level from the number in front (sd-daemon(3)).
+struct ForJournal(Format<Full, ()>);
+
+impl<S, N> FormatEvent<S, N> for ForJournal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let priority = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            _ => 7,
+        };
+        write!(writer, "<{priority}>")?;
+        self.0.format_event(context, writer, event)
+    }
+}
+
+/// Whether standard error is systemd's journal: `JOURNAL_STREAM` has its device and inode (systemd.exec(5)).
+fn is_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM").ok();
+    let stderr = io::stderr().as_fd().try_clone_to_owned().map(File::from);
+    let own = stderr.and_then(|stderr| stderr.metadata());
+    let own = own.map(|own| format!("{}:{}", own.dev(), own.ino())).ok();
+    stream.is_some() && stream == own
 }
 
 /// What is at most as detailed as `level`. `fuser` warns that it could not unmount what somebody else did

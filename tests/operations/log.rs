@@ -1,9 +1,13 @@
 //! What the log says, how often, and that nothing waits for it.
 
 use std::{
-    io::Write,
+    fs::{self, File},
+    io::{Seek, Write},
     net::TcpStream,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::MetadataExt, net::UnixStream},
+    },
     process::Stdio,
 };
 
@@ -61,6 +65,45 @@ fn the_log_is_json_where_that_is_wanted() {
                 "{line}"
             );
         }
+    }
+}
+
+#[test]
+fn lines_for_the_journal_have_a_priority_and_no_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("log");
+    let file = File::create(&log).expect("a log");
+    let metadata = file.metadata().expect("a file");
+    let (own, other) = (metadata.ino(), metadata.ino() + 1);
+    let key = folder.path().join("key");
+    keygen(&key);
+    let public = keygen(&folder.path().join("peer"));
+    for (inode, is_journal) in [(own, true), (other, false)] {
+        let key = key.display().to_string();
+        let listen = free_address().to_string();
+        let options = [
+            "far",
+            "--key",
+            &key,
+            "--peer-key",
+            &public,
+            "--listen",
+            &listen,
+        ];
+        let mut far = command(&options)
+            .env("JOURNAL_STREAM", format!("{}:{inode}", metadata.dev()))
+            .stderr(file.try_clone().expect("a handle"))
+            .spawn()
+            .expect("it runs");
+        let text = eventually("a line of the log", || {
+            let text = fs::read_to_string(&log).expect("a log");
+            text.contains("listening").then_some(text)
+        });
+        far.kill().and_then(|()| far.wait()).expect("it runs");
+        let begins = text.starts_with("<6> INFO refrain::gateways: refrain far");
+        assert_eq!(begins, is_journal, "{text}");
+        file.set_len(0).expect("a file");
+        (&file).rewind().expect("a file");
     }
 }
 

@@ -64,6 +64,7 @@ fn each_change_is_reloaded_as_documented_or_named() {
         "congestion" => "reno".to_owned(),
         "intercept" => "port=80,443".to_owned(),
         "route" => format!("intranet:80@{}", fixture.peer),
+        "via_proxy" => "http://proxy.example:3128".to_owned(),
         // Any other than the default, by what a value looks like.
         _ => match spec.value {
             "" => "true",
