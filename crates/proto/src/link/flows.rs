@@ -169,6 +169,21 @@ impl Link {
         taken
     }
 
+    /// The same for bytes that are secret, such as a password. They travel in blocks of their own, which are neither
+    /// searched for repeats, nor cached, nor compressed: so others' data does not change their length on the wire, and
+    /// they do not change that of others' data (CRIME: Rizzo and Duong, 2012).
+    pub fn write_secret(&mut self, id: FlowId, bytes: &[u8]) -> usize {
+        let taken = self.admit(id, bytes);
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.send.pending.push_secret(&bytes[..taken]);
+            self.pending_bytes += taken;
+        }
+        if taken > 0 {
+            self.queue_flow(id);
+        }
+        taken
+    }
+
     /// How many of a flow's next bytes are taken.
     pub(super) fn admit(&mut self, id: FlowId, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(self.writable_bytes(id));

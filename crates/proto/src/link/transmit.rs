@@ -365,8 +365,13 @@ impl Link {
         if len > 0
             && let Some(flow) = self.flows.get(&id)
         {
+            let (len, is_secret) = flow.send.pending.alike(len);
             let (verdict, len) = self.next_block(lane, flow, len);
-            let Some(passage) = self.passage(now, lane, id, verdict.class, len) else {
+            let passage = match is_secret {
+                true => Some(Passage::Bypassed { compress: false }),
+                false => self.passage(now, lane, id, verdict.class, len),
+            };
+            let Some(passage) = passage else {
                 return Turn::Wait;
             };
             self.send_block(now, (lane, id), verdict, passage, len, out);

@@ -239,6 +239,62 @@ fn encrypted_flows_stay_out_of_the_cache_at_both_ends() {
     assert_nothing_is_kept(&pair, Exclusion::Tls);
 }
 
+/// Whether a guess of a secret is right does not show in the length of what travels (CRIME).
+#[test]
+fn secret_bytes_neither_meet_others_nor_are_met() {
+    let sent = |secret_first: bool, guess: &[u8]| {
+        let mut pair = Pair::new(1);
+        let flow = pair.open("a:80");
+        let mut lengths = Vec::new();
+        for is_secret in [secret_first, !secret_first, true] {
+            let before = pair.link_bytes_sent();
+            let bytes = if is_secret { SECRET } else { guess };
+            let taken = match is_secret {
+                true => pair.near.write_secret(flow, bytes),
+                false => pair.near.write(flow, bytes),
+            };
+            assert_eq!(taken, bytes.len());
+            pair.settle();
+            let mut came = Vec::new();
+            take_all(&mut pair.far, flow, &mut came);
+            assert_eq!(came, bytes);
+            lengths.push(pair.link_bytes_sent() - before);
+        }
+        lengths
+    };
+    let wrong = noise(SECRET.len(), 1);
+    for secret_first in [true, false] {
+        let of_right = sent(secret_first, SECRET);
+        let secrets = match secret_first {
+            true => [0, 2],
+            false => [1, 2],
+        };
+        for index in secrets {
+            assert!(of_right[index] > SECRET.len() as u64, "{of_right:?}");
+            assert_eq!(of_right[index], sent(secret_first, &wrong)[index]);
+        }
+    }
+    // The guess itself does not become shorter by the secret.
+    let alone = sent(false, SECRET)[0];
+    assert_eq!(sent(true, SECRET)[1], alone);
+
+    // In the middle of a write, and for the cache.
+    let mut pair = Pair::new(1);
+    let flow = pair.open("a:80");
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n";
+    let filled = |pair: &Pair| pair.near.status(pair.now).sent.cache_filled_bytes;
+    for count in 1..=3 {
+        assert_eq!(pair.near.write(flow, request), request.len());
+        assert_eq!(pair.near.write_secret(flow, SECRET), SECRET.len());
+        assert_eq!(pair.near.write(flow, b"\r\n"), 2);
+        pair.settle();
+        let mut came = Vec::new();
+        take_all(&mut pair.far, flow, &mut came);
+        assert_eq!(came, [&request[..], SECRET, b"\r\n"].concat());
+        assert_eq!(filled(&pair), count * (request.len() as u64 + 2));
+    }
+}
+
 /// By the end that opens a flow, and by the end that accepts it; whichever of them speaks first.
 #[test]
 fn flows_that_a_rule_names_stay_out_of_the_cache_at_both_ends() {
