@@ -37,7 +37,8 @@ fuzz_target!(|received: &[u8]| {
     };
     assert!(length <= received.len());
     if let Purpose::Exchange(exchange) = request.purpose {
-        let (head, rest) = (exchange.head, &received[length..]);
+        assert!(exchange.head.secret_from <= exchange.head.bytes.len());
+        let (head, rest) = (exchange.head.bytes, &received[length..]);
         let (mut whole, mut body) = (exchange.body.clone(), exchange.body);
         let taken = whole.take(rest);
         let pieces: usize = rest.chunks(1).map(|piece| body.take(piece)).sum();
@@ -63,8 +64,8 @@ fuzz_target!(|received: &[u8]| {
         let Purpose::Exchange(kept) = kept.purpose else {
             panic!("{kept:?}");
         };
-        assert_eq!(lines(&head).len(), lines(&kept.head).len());
-        for (line, kept) in lines(&head).into_iter().zip(lines(&kept.head)) {
+        assert_eq!(lines(&head).len(), lines(&kept.head.bytes).len());
+        for (line, kept) in lines(&head).into_iter().zip(lines(&kept.head.bytes)) {
             let is_lowered = line
                 .strip_suffix(b": identity\r")
                 .filter(|name| name.eq_ignore_ascii_case(b"accept-encoding"))

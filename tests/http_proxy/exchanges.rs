@@ -348,6 +348,58 @@ fn clients_of_http_1_0_are_served() {
     }
 }
 
+/// What a near end sends for further requests with this field, over one connection and over new ones.
+fn bytes_of_repeated(field: &str) -> u64 {
+    const REQUESTS: usize = 10;
+    let (pair, proxy) = proxy();
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let origin = HandMadeOrigin::keeping(move |_, _, _| Some(answer.to_owned()));
+    let request = format!(
+        "GET http://{}/ HTTP/1.1\r\n{field}\r\nAccept: */*\r\n\r\n",
+        origin.address
+    );
+    let mut before = 0;
+    for new_connections in [false, true] {
+        let mut client = HandMadeClient::say(proxy, &request);
+        assert_eq!(client.answer().1, "ok");
+        if !new_connections {
+            before = pair.near.peer().sent.link_bytes;
+        }
+        for _ in 0..REQUESTS {
+            match new_connections {
+                true => client = HandMadeClient::say(proxy, &request),
+                false => client.say_more(&request),
+            }
+            assert_eq!(client.answer().1, "ok");
+        }
+    }
+    let sent = pair.near.peer().sent.link_bytes - before;
+    for heard in origin.heard(1) {
+        assert!(heard.contains(&format!("\r\n{field}\r\n")), "{heard}");
+    }
+    sent / (2 * REQUESTS as u64)
+}
+
+/// Not even by the client's own request before: an attacker's page sends requests with the user's cookies.
+#[test]
+fn fields_with_secrets_are_not_shortened_by_what_was_sent_before() {
+    let secret = letters(1, 2_000)
+        .iter()
+        .map(|byte| char::from(*byte | 1))
+        .collect::<String>();
+    let secret = secret.replace([' ', '\n', '\r'], "x");
+    for field in [
+        "Cookie: session=",
+        "authorization: Bearer ",
+        "X-Auth-Token: ",
+    ] {
+        let sent = bytes_of_repeated(&format!("{field}{secret}"));
+        assert!(sent > 2_000, "{field}: {sent}");
+    }
+    let sent = bytes_of_repeated(&format!("X-Page: {secret}"));
+    assert!(sent < 1_000, "{sent}");
+}
+
 #[test]
 fn what_is_no_http_is_answered_for_the_origin() {
     let (_pair, proxy) = proxy();

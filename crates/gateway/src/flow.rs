@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{FlowId, codes::reset, limits::PENDING_BYTES_MAX, planted::Bug};
+use refrain_proto::{FlowId, Link, Moment, codes::reset, limits::PENDING_BYTES_MAX, planted::Bug};
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -28,6 +28,7 @@ use tokio::{
 
 use crate::{
     crumbs::Crumbs,
+    http_proxy::RequestHead,
     link::{FlowSignals, SharedLink, Standing},
     refusal::Refusal,
     socket::bound_unsent,
@@ -85,6 +86,27 @@ impl FlowHandle {
     /// initial credit.
     pub(crate) fn write_first(&self, bytes: &[u8]) -> usize {
         self.link.with(|link, _| link.write(self.id, bytes))
+    }
+
+    /// Writes a request's head from its byte `from` on, as far as the link takes it. Says how many bytes that is.
+    pub(crate) fn write_head(&self, head: &RequestHead, from: usize) -> usize {
+        self.link
+            .with(|link, now| self.write_head_to(link, now, head, from))
+    }
+
+    fn write_head_to(
+        &self,
+        link: &mut Link,
+        now: Moment,
+        head: &RequestHead,
+        from: usize,
+    ) -> usize {
+        let secret_from = head.secret_from.max(from);
+        let taken = link.write_and_confirm(now, self.id, &head.bytes[from..secret_from]);
+        match from + taken == secret_from {
+            true => taken + link.write_secret(self.id, &head.bytes[secret_from..]),
+            false => taken,
+        }
     }
 
     /// Passes bytes both ways until both have ended, `rest` first. Says why the other end refused

@@ -49,11 +49,20 @@ const WEBSOCKET: &str = "websocket";
 /// The answer to CONNECT once the flow is open.
 pub(crate) const TUNNEL_OPEN: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
+/// The head of a request for an origin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestHead {
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// Where the fields begin that are secret, such as `Cookie`. They are the last.
+    pub secret_from: usize,
+}
+
 /// A request for an origin, and how its answer is framed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     /// The request's head, as the origin is to see it.
-    pub head: Vec<u8>,
+    pub head: RequestHead,
     /// Where the request's body ends.
     pub body: Body,
     /// Whether the request may be sent again where no answer came.

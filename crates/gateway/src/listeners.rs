@@ -217,15 +217,15 @@ impl Client {
         open_flow(gateway, target, way_in.peer, self.address, how, within).await
     }
 
-    /// Opens a flow, sends what it takes of `early` with it, and waits until the target was reached.
+    /// Opens a flow, has `write` send what it takes of the first bytes with it, and waits until the target was reached.
     /// Says how many bytes it took.
     async fn open_and_wait(
         &self,
         target: &Target,
-        early: &[u8],
+        write: impl FnOnce(&FlowHandle) -> usize,
     ) -> Result<(FlowHandle, usize), Refusal> {
         let flow = self.open(target, self.plain_carriage(target)).await?;
-        let sent = flow.write_first(early);
+        let sent = write(&flow);
         let within = self.listener.policy().timeouts.connect + REPORT_TIME;
         match timeout(within, flow.signals().opened()).await {
             Ok(Standing::Open) => Ok((flow, sent)),

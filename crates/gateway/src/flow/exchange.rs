@@ -16,7 +16,7 @@ use tokio::{net::TcpStream, time::timeout};
 use super::{Activity, FlowHandle};
 use crate::{
     crumbs::Crumbs,
-    http_proxy::{Answer, AnswerError, Body, Exchange, Progress},
+    http_proxy::{Answer, AnswerError, Body, Exchange, Progress, RequestHead},
     link::Standing,
 };
 
@@ -63,10 +63,10 @@ impl From<io::Error> for Stop {
 impl FlowHandle {
     /// Begins another exchange over a flow that was left open. Says how much of the request's head
     /// was sent; nothing where the flow is no longer as quiet as it was left.
-    pub(crate) fn begin(&self, head: &[u8]) -> Option<usize> {
+    pub(crate) fn begin(&self, head: &RequestHead) -> Option<usize> {
         self.link.with(|link, now| {
-            self.is_quiet(link)
-                .then(|| link.write_and_confirm(now, self.id, head))
+            let is_quiet = self.is_quiet(link);
+            is_quiet.then(|| self.write_head_to(link, now, head, 0))
         })
     }
 
@@ -110,7 +110,7 @@ impl FlowHandle {
             is_begun: AtomicBool::new(sent > 0),
             ..Steps::default()
         };
-        let head = &exchange.head[sent..];
+        let head = (&exchange.head, sent);
         let both = self.both(
             client,
             (head, received, &mut exchange.body),
@@ -178,7 +178,7 @@ impl FlowHandle {
     async fn both(
         &self,
         client: &TcpStream,
-        (head, received, body): (&[u8], &mut Vec<u8>, &mut Body),
+        (head, received, body): ((&RequestHead, usize), &mut Vec<u8>, &mut Body),
         answer: &mut Answer,
         steps: &Steps,
         activity: &Activity,
@@ -214,11 +214,17 @@ impl FlowHandle {
         Ok(())
     }
 
-    async fn send_head(&self, client: &TcpStream, head: &[u8], steps: &Steps) -> Result<(), Stop> {
-        if !head.is_empty() {
+    /// Sends what is missing of a head of which `sent` bytes have gone.
+    async fn send_head(
+        &self,
+        client: &TcpStream,
+        (head, mut sent): (&RequestHead, usize),
+        steps: &Steps,
+    ) -> Result<(), Stop> {
+        while sent < head.bytes.len() {
             self.room(client).await?;
             steps.is_begun.store(true, Ordering::Relaxed);
-            self.write_all(client, head).await?;
+            sent += self.write_head(head, sent);
         }
         Ok(())
     }

@@ -31,8 +31,15 @@ pub(super) fn push(head: &mut Vec<u8>, name: &str, value: &[u8]) {
 
 /// Appends those of `fields` that are for the other end, but for those named by `without`, and the
 /// `Via` that says who passed them on (RFC 9110, section 7.6); `minor` is the version that they
-/// came in.
-pub(crate) fn push_end_to_end(head: &mut Vec<u8>, fields: &[Header], without: &[&str], minor: u8) {
+/// came in. Returns the secret ones, which are to follow: the order of fields with different names has no meaning
+/// (RFC 9110, section 5.3).
+pub(crate) fn push_end_to_end(
+    head: &mut Vec<u8>,
+    fields: &[Header],
+    without: &[&str],
+    minor: u8,
+) -> Vec<u8> {
+    let mut secret = Vec::new();
     let listed = listed_names(fields);
     for field in fields {
         if is_one_of(&HOP_BY_HOP, field.name.as_bytes())
@@ -41,11 +48,23 @@ pub(crate) fn push_end_to_end(head: &mut Vec<u8>, fields: &[Header], without: &[
         {
             continue;
         }
-        push(head, field.name, field.value);
+        match is_secret(field.name) {
+            true => push(&mut secret, field.name, field.value),
+            false => push(head, field.name, field.value),
+        }
     }
     head.extend(b"Via: 1.");
     head.extend([b'0' + minor]);
     head.extend(b" refrain\r\n");
+    secret
+}
+
+/// Whether a field's value lets who knows it act as the client.
+fn is_secret(name: &str) -> bool {
+    const NAMES: [&str; 2] = ["authorization", "cookie"];
+    const PARTS: [&str; 5] = ["token", "secret", "password", "api-key", "apikey"];
+    let name = name.to_ascii_lowercase();
+    NAMES.contains(&&*name) || PARTS.iter().any(|part| name.contains(part))
 }
 
 /// The values of all fields of that name.

@@ -3,8 +3,8 @@
 use httparse::{Header, Status};
 
 use super::{
-    AcceptEncoding, AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, WEBSOCKET,
-    accept_encoding, fields, response,
+    AcceptEncoding, AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, RequestHead,
+    WEBSOCKET, accept_encoding, fields, response,
 };
 use crate::target::Target;
 
@@ -180,7 +180,7 @@ fn exchange(
         // RFC 9110, section 10.1.1: the client knows no interim answers.
         without.push("Expect");
     }
-    fields::push_end_to_end(&mut head, received, &without, minor);
+    let secret = fields::push_end_to_end(&mut head, received, &without, minor);
     if may_switch {
         fields::push(&mut head, "Connection", b"Upgrade");
         fields::push(&mut head, "Upgrade", WEBSOCKET.as_bytes());
@@ -188,9 +188,18 @@ fn exchange(
         // Nobody will ask for more over this connection.
         fields::push(&mut head, "Connection", b"close");
     }
+    let secret_from = head.len();
+    head.extend(secret);
+    let secret_from = match secret_from == head.len() {
+        true => secret_from + b"\r\n".len(),
+        false => secret_from,
+    };
     head.extend(b"\r\n");
     let exchange = Exchange {
-        head,
+        head: RequestHead {
+            bytes: head,
+            secret_from,
+        },
         may_repeat: body == Body::NONE && is_safe(method),
         body,
         terms: AnswerTerms {

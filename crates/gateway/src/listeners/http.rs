@@ -13,7 +13,9 @@ use tokio::{
 use super::{Client, REQUEST_TIMEOUT};
 use crate::{
     flow::{Ended, FlowHandle, prepare},
-    http_proxy::{self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose},
+    http_proxy::{
+        self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose, RequestHead,
+    },
     refusal::Refusal,
     target::Target,
 };
@@ -37,7 +39,7 @@ impl Kept {
     }
 
     /// Begins an exchange with `target`, if the flow leads there and is of use.
-    fn begin(self, target: &Target, head: &[u8]) -> Option<(FlowHandle, usize)> {
+    fn begin(self, target: &Target, head: &RequestHead) -> Option<(FlowHandle, usize)> {
         let sent = match self.target == *target {
             true => self.flow.begin(head),
             false => None,
@@ -236,7 +238,8 @@ impl Client {
             // The origin has ended an idle connection while the request was on its way (RFC 9112,
             // section 9.3.1). A new one answers or does not: the request is not sent a third time.
         }
-        let (mut flow, sent) = self.open_and_wait(target, &exchange.head).await?;
+        let write = |flow: &FlowHandle| flow.write_head(&exchange.head, 0);
+        let (mut flow, sent) = self.open_and_wait(target, write).await?;
         let ended = flow
             .exchange(&self.tcp, received, exchange, sent, idle)
             .await;
@@ -244,7 +247,7 @@ impl Client {
     }
 
     async fn tunnel(mut self, target: &Target, received: Vec<u8>) -> io::Result<()> {
-        match self.open_and_wait(target, &[]).await {
+        match self.open_and_wait(target, |_| 0).await {
             Ok((flow, _)) => {
                 self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?;
                 self.run(flow, received).await;

@@ -9,7 +9,7 @@ fn forward(text: &str, asking: AcceptEncoding) -> String {
         .expect("a request")
         .expect("a whole head");
     match request.purpose {
-        Purpose::Exchange(exchange) => String::from_utf8(exchange.head).expect("text"),
+        Purpose::Exchange(exchange) => String::from_utf8(exchange.head.bytes).expect("text"),
         Purpose::Tunnel => panic!("{request:?}"),
     }
 }
@@ -215,7 +215,7 @@ proptest! {
             parse_head(head, |_| asking).unwrap().unwrap().0
         };
         let fields = |request: ProxyRequest| match request.purpose {
-            Purpose::Exchange(exchange) => exchange.head,
+            Purpose::Exchange(exchange) => exchange.head.bytes,
             Purpose::Tunnel => unreachable!("it is a GET"),
         };
         let (kept, lowered) = (

@@ -18,7 +18,7 @@ fn parsed(text: &str) -> (ProxyRequest, Exchange) {
 
 fn forward(text: &str) -> (String, String) {
     let (request, exchange) = parsed(text);
-    let head = String::from_utf8(exchange.head).unwrap();
+    let head = String::from_utf8(exchange.head.bytes).unwrap();
     (request.target.to_string(), head)
 }
 
@@ -42,6 +42,34 @@ fn connect_opens_a_tunnel_and_leaves_what_follows() {
     assert_eq!(
         fault("CONNECT example.org HTTP/1.1\r\n\r\n"),
         HttpProxyError::Target
+    );
+}
+
+#[test]
+fn secret_fields_come_last_and_in_their_order() {
+    let head = |fields: &str| {
+        let text = format!("GET http://a/ HTTP/1.1\r\n{fields}\r\n");
+        let head = exchange(&text).head;
+        let (open, secret) = head.bytes.split_at(head.secret_from);
+        let part = |part: &[u8]| String::from_utf8(part.to_vec()).expect("a text");
+        (part(open), part(secret))
+    };
+    let (open, secret) = head(
+        "Cookie: a=1\r\nAccept: */*\r\nauthorization: Bearer x\r\nPRIVATE-TOKEN: y\r\nCookie: b=2\r\n\
+         X-Api-Key: z\r\nConnection: close\r\nKey: 1\r\n",
+    );
+    assert_eq!(
+        secret,
+        "Cookie: a=1\r\nauthorization: Bearer x\r\nPRIVATE-TOKEN: y\r\nCookie: b=2\r\nX-Api-Key: z\r\n\r\n"
+    );
+    assert_eq!(
+        open,
+        "GET / HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nKey: 1\r\nVia: 1.1 refrain\r\nConnection: close\r\n"
+    );
+    let (open, secret) = head("Accept: */*\r\n");
+    assert!(
+        open.ends_with("refrain\r\n\r\n") && secret.is_empty(),
+        "{open}"
     );
 }
 
@@ -70,7 +98,7 @@ fn an_absolute_request_becomes_an_origin_request() {
 fn credentials_for_the_proxy_go_no_further() {
     let credentials = |fields: &str| {
         let (request, exchange) = parsed(&format!("GET http://a/ HTTP/1.1\r\n{fields}\r\n"));
-        let head = String::from_utf8(exchange.head).unwrap();
+        let head = String::from_utf8(exchange.head.bytes).unwrap();
         assert!(!head.to_ascii_lowercase().contains("proxy-"), "{head}");
         request.credentials
     };
@@ -102,7 +130,7 @@ fn connections_stay_open_as_the_client_asks() {
     ] {
         let exchange = exchange(&format!("GET http://a/ HTTP/{version}\r\n{fields}\r\n"));
         assert_eq!(exchange.terms.client_stays, stays, "{version} {fields}");
-        let head = String::from_utf8(exchange.head).unwrap();
+        let head = String::from_utf8(exchange.head.bytes).unwrap();
         assert_eq!(!head.contains("\r\nConnection: close\r\n"), stays, "{head}");
     }
 }
@@ -362,7 +390,7 @@ proptest! {
         if let Ok(Some((ProxyRequest { purpose: Purpose::Exchange(exchange), .. }, _))) =
             parse_head(&bytes)
         {
-            let head = exchange.head;
+            let head = exchange.head.bytes;
             prop_assert!(has_strict_lines(&head));
             prop_assert!(head.ends_with(b"\r\n\r\n"));
             let ends = head.windows(4).filter(|four| four == b"\r\n\r\n").count();
