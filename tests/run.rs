@@ -3,7 +3,7 @@
 mod common;
 
 use std::{
-    fs::{self, Permissions},
+    fs::{self, File, Permissions},
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::unix::{fs::PermissionsExt, process::CommandExt},
@@ -298,6 +298,7 @@ fn signals_reach_the_program() {
     for (number, name) in [
         (Signal::TERM, "TERM"),
         (Signal::INT, "INT"),
+        (Signal::HUP, "HUP"),
         (Signal::USR1, "USR1"),
     ] {
         let script = format!(
@@ -339,27 +340,53 @@ while not count: time.sleep(0.05)
 time.sleep(1)
 sys.exit(20 + count)";
     let run = world.through_proxy(&["python3", "-c", script]);
+    let mut child = on_terminal(&terminal, &[], &run)
+        .spawn()
+        .expect("it starts");
+    let at_work = world.pair.near.folder().join("at-work");
+    eventually("the program runs", || at_work.exists().then_some(()));
+    keyboard.write_all(&[3]).expect("a terminal");
+    assert_eq!(child.wait().expect("it ends").code(), Some(21));
+}
+
+/// The command in the foreground of a terminal, started by another one.
+fn on_terminal(terminal: &File, starter: &[&str], run: &Command) -> Command {
     let mut child = Command::new("setsid");
-    child.args(["--ctty", "--wait"]).arg(run.get_program());
-    child.args(run.get_args());
+    child.args(["--ctty", "--wait"]).args(starter);
+    child.arg(run.get_program()).args(run.get_args());
     child.envs(
         run.get_envs()
             .filter_map(|(name, value)| Some((name, value?))),
     );
     child.current_dir(run.get_current_dir().expect("a folder"));
-    for end in [0, 1, 2] {
-        let end_of_terminal = terminal.try_clone().expect("a terminal");
-        match end {
-            0 => child.stdin(end_of_terminal),
-            1 => child.stdout(end_of_terminal),
-            _ => child.stderr(end_of_terminal),
-        };
+    let end = || terminal.try_clone().expect("a terminal");
+    child.stdin(end()).stdout(end()).stderr(end());
+    child
+}
+
+#[test]
+fn a_terminal_stops_the_program_and_a_shell_continues_it() {
+    let Some(world) = World::new() else { return };
+    if !are_installed(&["setsid"]) {
+        return;
     }
+    let (mut keyboard, terminal) = terminal();
+    let script =
+        "echo >at-work; while ! [ -e go ]; do sleep 0.05; done; curl -sS \"$0\" >fetched; exit 7";
+    let run = world.through_proxy(&["sh", "-c", script, &world.url()]);
+    // 148: SIGTSTP.
+    let shell = "set -m; \"$@\"; echo $? >stopped; touch go; fg; echo $? >ended";
+    let mut child = on_terminal(&terminal, &["bash", "-c", shell, "bash"], &run);
     let mut child = child.spawn().expect("it starts");
-    let at_work = world.pair.near.folder().join("at-work");
-    eventually("the program runs", || at_work.exists().then_some(()));
-    keyboard.write_all(&[3]).expect("a terminal");
-    assert_eq!(child.wait().expect("it ends").code(), Some(21));
+    let folder = world.pair.near.folder();
+    eventually("the program runs", || {
+        folder.join("at-work").exists().then_some(())
+    });
+    keyboard.write_all(&[26]).expect("a terminal");
+    child.wait().expect("it ends");
+    let text = |name| fs::read_to_string(folder.join(name)).expect("a file");
+    assert_eq!((&*text("stopped"), &*text("ended")), ("148\n", "7\n"));
+    assert_eq!(text("fetched"), PAGE);
 }
 
 #[test]

@@ -34,6 +34,8 @@ struct Kept {
     ruleset: Ruleset,
     /// The control groups of the script that is loaded; none if another script is to be loaded.
     loaded: Option<ControlGroups>,
+    /// The rules that the firewall made of it, once they were counted.
+    rules_loaded: Option<usize>,
     /// How often clients of open connections are still to be asked whether they are open.
     questions: u32,
 }
@@ -113,6 +115,7 @@ impl Kept {
         Ok(Kept {
             ruleset,
             loaded: None,
+            rules_loaded: None,
             questions: 0,
         })
     }
@@ -128,6 +131,7 @@ impl Kept {
         let is_restored = self.loaded.is_some() && nft(&["-f", "-"], &script).is_ok();
         if is_restored {
             self.loaded = Some(present);
+            self.rules_loaded = None;
             self.note_removal();
         }
         is_restored
@@ -141,7 +145,11 @@ impl Kept {
     /// Loads the rules if others removed them, which is looked at if `looks_at_table`, or if a control group was made.
     fn look(&mut self, looks_at_table: bool) -> anyhow::Result<()> {
         let present = ControlGroups::of(&self.ruleset.rules)?;
-        let is_gone = looks_at_table && !table()?.is_some_and(|table| has_rules(&table));
+        let is_gone = looks_at_table && {
+            let now = table()?.as_ref().map_or(0, count_rules);
+            let expected = *self.rules_loaded.get_or_insert(now);
+            now == 0 || now != expected
+        };
         let is_stale = |loaded| present.has_news(loaded);
         if is_gone && self.loaded.is_some() {
             self.note_removal();
@@ -151,6 +159,7 @@ impl Kept {
         if is_gone || self.loaded.as_ref().is_none_or(is_stale) {
             // What fails is tried again.
             self.loaded = None;
+            self.rules_loaded = None;
             replace(&self.ruleset.rules, &self.ruleset.script(&present))?;
             self.loaded = Some(present);
         } else if looks_at_table && self.ruleset.script(&present).contains(ANSWERS) {
@@ -167,8 +176,8 @@ impl Kept {
     }
 }
 
-/// Whether nobody emptied the table.
-fn has_rules(table: &Value) -> bool {
-    let mut entries = table["nftables"].as_array().into_iter().flatten();
-    entries.any(|entry| entry["rule"]["chain"] == "gate" || entry["rule"]["chain"] == "answers")
+/// The rules of all chains: another program may have removed some.
+fn count_rules(table: &Value) -> usize {
+    let entries = table["nftables"].as_array().into_iter().flatten();
+    entries.filter(|entry| entry.get("rule").is_some()).count()
 }

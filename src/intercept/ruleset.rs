@@ -76,6 +76,11 @@ fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
         return Err(UsageError(anyhow!("{text} {file}, or give --rule ({end})")).into());
     }
     InterceptRule::check_all(&rules).map_err(|error| UsageError(error.into()))?;
+    for (hidden, earlier) in InterceptRule::hidden(&rules) {
+        crate::stderr::warn(format!(
+            "the rule \"{hidden}\" never matches: \"{earlier}\" before it has all of its connections"
+        ));
+    }
     let is_unknown = |rule: &&InterceptRule| rule.has_name() || !config.has_listener_of(rule);
     if let Some(rule) = arguments.rule.iter().find(is_unknown) {
         let text = "the near end must know of rules with name, client_address, action=pass, refusal and on_refusal";

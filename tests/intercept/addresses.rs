@@ -5,11 +5,11 @@
 //! ```
 
 use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
     process::Command,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
@@ -20,7 +20,7 @@ use crate::{
         origin_machine::{ORIGIN, ORIGIN_6, Origin, SERVICE_THERE},
     },
     failing::signal,
-    world::{BEHIND, Outcome, World, ask, ok, within},
+    world::{BEHIND, HANGS_AFTER, Outcome, World, ask, ok, within},
 };
 
 /// The rules for packets and for routes at the service.
@@ -137,6 +137,55 @@ fn servers_see_the_addresses_of_clients() {
     });
     at_service(&world, &["off"]);
     assert_eq!(state(&world), before);
+}
+
+/// A client that only reads hangs otherwise: the origin's answers go past the far end.
+#[test]
+fn open_connections_are_reset_when_the_far_ends_rules_are_removed() {
+    let Some(world) = World::of_own_addresses("in=lan port=8080-8085 client_address=keep") else {
+        return;
+    };
+    let machine = Origin::start(&world);
+    let stream_at = |port: u16| {
+        let server = within(&machine.0, || TcpListener::bind((ORIGIN, port))).expect("a port");
+        thread::spawn(move || {
+            let (mut stream, _) = server.accept().expect("a client");
+            while stream.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+    };
+    for (port, is_flushed) in [(8081, false), (8082, true)] {
+        world.intercept_far();
+        world.intercept();
+        eventually("a connection that is carried", || {
+            let stream = within(&world.behind, || TcpStream::connect((ORIGIN, 8080)));
+            let seen = ask(&mut stream.ok()?, BEHIND[0]);
+            (seen == Outcome::Direct && intercepted(&world) > 0).then_some(())
+        });
+        stream_at(port);
+        let mut reader =
+            within(&world.behind, || TcpStream::connect((ORIGIN, port))).expect("it is up");
+        reader.set_read_timeout(Some(HANGS_AFTER)).expect("a limit");
+        reader.read_exact(&mut [0; 10]).expect("a stream");
+        match is_flushed {
+            true => within(&world.service, || {
+                ok(Command::new("nft").args(["flush", "ruleset"]));
+            }),
+            false => drop(at_service(&world, &["off"])),
+        }
+        let until = Instant::now() + Duration::from_secs(8);
+        while Instant::now() < until {
+            match reader.read(&mut [0; 100]) {
+                Ok(0) => panic!("an end, as if all bytes had come"),
+                Ok(_) => {}
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{is_flushed}");
+                    break;
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
+    os::unix::process::ExitStatusExt,
     time::{Duration, Instant},
 };
 
@@ -84,6 +85,21 @@ fn a_killed_far_end_resets_flows_refuses_new_ones_and_may_come_back() {
     assert_reset_within_5_s(streams, Instant::now());
     assert_refused_within_1_s(listen);
     pair.far.restart();
+    eventually("new flows work again", || {
+        origin::answers(listen).then_some(())
+    });
+}
+
+/// Whatever its listeners are: a watchdog kills it, and the kernel resets its connections.
+#[test]
+fn a_near_end_that_hangs_resets_its_flows_and_ends() {
+    let (listen, option) = forward(origin::start());
+    let mut pair = Pair::start(&[], &["--forward", &option]);
+    let streams = flows_in_all_states(listen);
+    pair.near.signal("STOP");
+    assert_reset_within_5_s(streams, Instant::now());
+    assert_eq!(pair.near.wait_for_exit().signal(), Some(9));
+    pair.near.restart();
     eventually("new flows work again", || {
         origin::answers(listen).then_some(())
     });

@@ -190,11 +190,12 @@ fn a_gateway_without_a_local_socket_here_is_not_to_be_stopped() {
 fn gateways_that_hang_or_have_no_link_are_found() {
     let mut pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
     let site = &pair.site;
-    pair.near.signal("STOP");
+    // A near end would be killed by its watchdog.
+    pair.far.signal("STOP");
     let found = doctor(site, &[]);
-    let advice = format!("kill -CONT {}", pair.near.process());
+    let advice = format!("kill -CONT {}", pair.far.process());
     found.expect("problem", "running", &["no answer within", &advice]);
-    pair.near.signal("CONT");
+    pair.far.signal("CONT");
     pair.near.wait_until_up();
 
     pair.near.kill();

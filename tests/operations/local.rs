@@ -129,16 +129,17 @@ fn of_several_gateways_one_is_chosen_and_a_check_is_of_the_near_end() {
 fn a_gateway_that_does_not_answer_is_named_next_to_another_one() {
     let pair = Pair::start(&[], &["--socks5", "127.0.0.1:0"]);
     let site = &pair.site;
-    let admin = pair.near.admin.to_string();
-    pair.near.signal("STOP");
+    let admin = pair.far.admin.to_string();
+    // A near end would be killed by its watchdog.
+    pair.far.signal("STOP");
     let done = at(site, &["status"]);
     let of_address = at(site, &["status", "--admin", &admin]);
-    pair.near.signal("CONT");
+    pair.far.signal("CONT");
     let error = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{error}");
-    let near = socket(site, "near", &pair.near).display().to_string();
+    let far = socket(site, "far", &pair.far).display().to_string();
     assert_eq!(of_address.status.code(), Some(1));
-    for (place, said) in [(near, done.stderr), (admin, of_address.stderr)] {
+    for (place, said) in [(far, done.stderr), (admin, of_address.stderr)] {
         let error = String::from_utf8_lossy(&said);
         let named = format!("refrain: connected to {place}, but no answer within ");
         assert!(error.starts_with(&named), "{error}");

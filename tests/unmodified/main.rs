@@ -44,7 +44,7 @@ macro_rules! tests {
 tests! {
     apt: intercepted, forwarded, inside_run;
     cargo: intercepted, inside_run;
-    crowd: intercepted;
+    crowd: intercepted, forwarded, inside_run;
     git: intercepted, forwarded, inside_run;
     pip: intercepted, inside_run;
     postgres: intercepted, forwarded, inside_run;

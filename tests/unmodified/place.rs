@@ -160,6 +160,11 @@ impl Place {
         }
     }
 
+    /// Whether programs are started by `refrain run`.
+    pub(crate) fn is_inside_run(&self) -> bool {
+        !self.starter.is_empty()
+    }
+
     pub(crate) fn hosts(&self) -> [Host; 2] {
         let host = |address: &str, sees| Host {
             address: address.parse().expect("an address"),

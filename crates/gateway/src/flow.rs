@@ -444,6 +444,9 @@ pub(crate) fn prepare(tcp: &TcpStream) {
     let socket = socket2::SockRef::from(tcp);
     let _ = tcp.set_nodelay(true);
     bound_unsent(tcp, UNSENT_BYTES_MAX);
-    let _ = socket.set_tcp_keepalive(&keepalive);
+    // One from a client's address is asked sooner.
+    if !socket.keepalive().unwrap_or(false) {
+        let _ = socket.set_tcp_keepalive(&keepalive);
+    }
     let _ = socket.set_linger(Some(Duration::ZERO));
 }

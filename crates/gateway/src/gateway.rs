@@ -53,6 +53,9 @@ pub use dial::{ConnectError, connect};
 use dialler::Dialer;
 pub(crate) use peer::Peer;
 
+/// How often a near end without a gate shows that it works. Its watchdog kills it if it does not for two seconds.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
 /// No peer was reached in time.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -141,6 +144,16 @@ impl Gateway {
         let ways_in = self.config.ways_in.iter().zip(self.ways_in());
         let redirected = ways_in.filter(|(way_in, _)| *way_in.option == TRANSPARENT);
         let ports: BTreeSet<u16> = redirected.map(|(_, address)| address.port()).collect();
+        if self.config.role == Role::Near && ports.is_empty() {
+            // Without a gate, nothing else shows that this process works.
+            let gateway = Arc::clone(self);
+            tasks.spawn(async move {
+                loop {
+                    sleep(PROGRESS_INTERVAL).await;
+                    gateway.gate.count_progress();
+                }
+            });
+        }
         for port in ports {
             let gateway = Arc::clone(self);
             tasks.spawn(async move {
@@ -163,10 +176,10 @@ impl Gateway {
         &self.listening[self.config.listen.len()..]
     }
 
-    /// Changes as long as the listener for redirected connections makes progress; none without such a listener.
+    /// Changes as long as a near end works, and its listener for redirected connections, if it has one. A far end that
+    /// hangs is noticed by its near ends.
     pub fn progress(&self) -> Option<watch::Receiver<u64>> {
-        let has_listener = self.config.redirected_port().is_some();
-        has_listener.then(|| self.gate.progress())
+        (self.config.role == Role::Near).then(|| self.gate.progress())
     }
 
     /// Ends interception: waits until the firewall redirects no further connections here.
@@ -345,6 +358,7 @@ impl Gateway {
                 lookups: self.lookups.of_peer(),
                 descriptors: self.descriptors.of_peer(has_others),
                 refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
+                answers: Arc::default(),
             };
             let mut dials = self.config.dials.iter();
             let dial = dials.find(|dial| dial.key == key).map(|dial| {

@@ -21,7 +21,7 @@
 //! element. So a gateway that has died, hangs or has no link stops getting connections: they go direct. No process
 //! has to notice.
 
-mod answers;
+pub(crate) mod answers;
 mod copies;
 pub mod dns_names;
 pub(crate) mod gate;
@@ -43,7 +43,7 @@ use std::{
     time::Duration,
 };
 
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use tokio::{
     net::{TcpSocket, TcpStream},
     time::timeout,
@@ -73,6 +73,10 @@ pub(crate) async fn connect_for(
     const TRIES: usize = 8;
     // If the client uses the same port after all, the kernel takes the packets for those of its connection.
     const TRY_TIME: Duration = Duration::from_secs(2);
+    const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(4))
+        .with_interval(Duration::from_secs(1))
+        .with_retries(3);
     if !answers::come_here(client) || is_of_this_machine(address.ip()) {
         return Err(ConnectError::Client);
     }
@@ -89,7 +93,11 @@ pub(crate) async fn connect_for(
             continue;
         }
         match timeout(TRY_TIME, socket.connect(address)).await {
-            Ok(Ok(tcp)) => return Ok(tcp),
+            Ok(Ok(tcp)) => {
+                // If the table was gone for a moment, the client answered the server with a reset. This end learns it here.
+                let _ = SockRef::from(&tcp).set_tcp_keepalive(&KEEPALIVE);
+                return Ok(tcp);
+            }
             Ok(Err(error)) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => failure = io::Error::from(io::ErrorKind::TimedOut).into(),

@@ -1,13 +1,19 @@
 //! Flows that the other end opens: allowed targets are connected to, others refused.
 
-use std::{mem::discriminant, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    mem::discriminant,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
 use crate::{
     descriptors::PeerDescriptors,
     flow::FlowHandle,
-    intercept::{self, ConnectError},
+    intercept::{self, ConnectError, answers::Answers},
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
     policy::{Policy, SharedPolicy},
@@ -27,6 +33,7 @@ pub(crate) struct Targets {
     pub(crate) lookups: PeerLookups,
     pub(crate) descriptors: PeerDescriptors,
     pub(crate) refusals: RateLimitedLog,
+    pub(crate) answers: Arc<Answers>,
 }
 
 /// Serves the flows that are offered on `link`, until it ends.
@@ -63,12 +70,29 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
         _ = signals.over() => return,
     };
     match connected {
-        Ok((tcp, target)) => {
+        Ok((tcp, target, client)) => {
             let address = tcp.peer_addr().ok().map(|address| address.ip());
             let host = target.host.to_string();
             let excluded = offer.excluded || policy.exclude.excludes(&host, address, target.port);
             link.with(|link, _| link.accept_flow(offer.flow, excluded));
-            handle.run(tcp, Vec::new(), policy.timeouts.idle).await;
+            let answers_gone = async {
+                match client {
+                    Some(client) => targets.answers.gone(client).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                _ = handle.run(tcp, Vec::new(), policy.timeouts.idle) => {}
+                // It would wait for ever. Dropped, it is reset on both sides.
+                () = answers_gone => targets.refusals.add(
+                    "answers",
+                    format!(
+                        "reset a connection of the peer {} to {target} from its client's address: the answers no longer come \
+                         here (did `refrain intercept off` remove the rules?)",
+                        link.label()
+                    ),
+                ),
+            }
             drop(descriptor);
         }
         Err(refusal) => targets.refuse(&link, &offer, refusal),
@@ -95,7 +119,7 @@ async fn connect(
     target: &str,
     policy: &Policy,
     lookups: &PeerLookups,
-) -> Result<(TcpStream, Target), Refusal> {
+) -> Result<(TcpStream, Target, Option<IpAddr>), Refusal> {
     let (target, client) =
         Target::from_wire_of_client(target).map_err(|_| Refusal::NameNotResolved)?;
     client.map_or(Ok(()), |client| policy.judge_client(client))?;
@@ -123,7 +147,7 @@ async fn connect(
     // The other end waits no longer.
     let of_probe = client.map_or(Duration::ZERO, |_| PROBE.min(within / 4));
     match timeout(within - of_probe, connecting).await {
-        Ok(connected) => Ok((connected?, target)),
+        Ok(connected) => Ok((connected?, target, client)),
         Err(_) => match target.socket_address().filter(|_| client.is_some()) {
             Some(address) => Err(why_client_is_not_answered(address, of_probe).await),
             None => Err(Refusal::TimedOut),

@@ -403,7 +403,7 @@ options! {
             "Have `refrain intercept on` redirect these connections to `transparent`. A rule is words such as \
              port=80,443 dst=10.20.0.0/16 uid=www-data, and matches if all its words do. The first rule that matches \
              counts. Keys: port, dst, src; for programs of this machine uid, gid, cgroup; for forwarded connections \
-             in, an interface or *; name, a server's name in TLS or HTTP. action is optimize (default), pass (through \
+             in, an interface or *; name, a server's name in TLS, HTTP or DNS. action is optimize (default), pass (through \
              the link as it is), direct or reject. client_address is keep or proxy_v2: servers see the client's \
              address, or get it in a header. quic=reject has browsers use TCP. With refusal=exact, clients \
              of servers that refuse see a refusal, not a reset. It needs CAP_NET_ADMIN. With on_refusal=direct, the near \

@@ -4,7 +4,11 @@
 use std::{
     io::{self, Read, Write},
     net::IpAddr,
+    sync::Mutex,
+    time::Duration,
 };
+
+use tokio::time::{Instant, sleep};
 
 use super::{
     netlink::{self, HEADER_BYTES, NLM_F_REQUEST, kind},
@@ -24,6 +28,33 @@ const AF_INET6: u8 = 10;
 /// The header of a route. Its type is the eighth byte.
 const ROUTE_BYTES: usize = 12;
 const TYPE_AT: usize = HEADER_BYTES + 7;
+
+/// How often open connections look.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The last answers of the kernel, for open connections. One of each family counts for all.
+#[derive(Debug, Default)]
+pub(crate) struct Answers([Mutex<Option<(Instant, bool)>>; 2]);
+
+impl Answers {
+    /// Waits until packets to this client's address no longer come to this machine: the rules were removed.
+    pub(crate) async fn gone(&self, client: IpAddr) {
+        loop {
+            sleep(LOOK_INTERVAL).await;
+            let mut last = self.0[usize::from(client.is_ipv4())]
+                .lock()
+                .expect("held for a moment");
+            let come_here = match *last {
+                Some((at, come_here)) if at.elapsed() < LOOK_INTERVAL => come_here,
+                _ => come_here(client),
+            };
+            *last = Some((Instant::now(), come_here));
+            if !come_here {
+                return;
+            }
+        }
+    }
+}
 
 /// Whether packets to this client's address come to this machine once the table has marked them.
 pub(super) fn come_here(client: IpAddr) -> bool {

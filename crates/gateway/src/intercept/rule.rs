@@ -204,6 +204,25 @@ impl InterceptRule {
         Ok(())
     }
 
+    /// Rules that never match, each with an earlier one that has all of its connections.
+    pub fn hidden(
+        rules: &[InterceptRule],
+    ) -> impl Iterator<Item = (&InterceptRule, &InterceptRule)> {
+        rules.iter().enumerate().filter_map(|(index, rule)| {
+            let hides = |earlier: &&InterceptRule| {
+                let has_any = |values: &[String]| values.iter().any(|value| value == "*");
+                earlier.is_forwarded() == rule.is_forwarded()
+                    && earlier.names.is_empty()
+                    && earlier.covers_all_of(rule)
+                    && (has_any(&earlier.interfaces) || earlier.interfaces == rule.interfaces)
+                    && (earlier.users.is_empty() || earlier.users == rule.users)
+                    && (earlier.groups.is_empty() || earlier.groups == rule.groups)
+                    && (earlier.cgroups.is_empty() || earlier.cgroups == rule.cgroups)
+            };
+            Some((rule, rules[..index].iter().find(hides)?))
+        })
+    }
+
     /// Whether its ports and networks have all of the other rule's.
     fn covers_all_of(&self, other: &InterceptRule) -> bool {
         let has_nets = |own: &[IpNet], others: &[IpNet]| {

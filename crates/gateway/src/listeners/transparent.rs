@@ -115,7 +115,7 @@ impl Client {
                     && self.may_pass_by(client, server)
                 {
                     self.listener.pass_by(refusal, server);
-                    return self.relay(server, how.client_address, &early).await;
+                    return self.relay(server, ClientAddress::Hidden, &early).await;
                 }
                 let early = [header, early].concat();
                 self.carry_opened("redirected", target, opened, early).await

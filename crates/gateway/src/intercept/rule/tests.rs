@@ -128,6 +128,35 @@ fn each_fault_has_its_error() {
 }
 
 #[test]
+fn a_rule_whose_connections_an_earlier_one_has_is_hidden() {
+    for (earlier, later, is_hidden) in [
+        ("port=443", "port=443 name=a.example action=direct", true),
+        ("port=443 name=a.example action=direct", "port=443", false),
+        (
+            "port=80-90 dst=10.0.0.0/8",
+            "port=80,85 dst=10.1.0.0/16 uid=5",
+            true,
+        ),
+        ("port=80", "port=80,443", false),
+        ("dst=10.0.0.0/8", "port=80", false),
+        ("uid=5", "port=80", false),
+        ("uid=5 port=80", "uid=5 gid=6 port=80", true),
+        ("in=* port=80", "port=80", false),
+        ("in=* port=80", "in=lan0 port=80", true),
+        ("in=lan0 port=80", "in=lan0,lan1 port=80", false),
+    ] {
+        let rules = rules_of(&["port=1", earlier, later]);
+        let hidden: Vec<_> = InterceptRule::hidden(&rules).collect();
+        let expected = [(&rules[2], &rules[1])];
+        assert_eq!(
+            hidden,
+            expected[..usize::from(is_hidden)],
+            "{earlier}, {later}"
+        );
+    }
+}
+
+#[test]
 fn the_near_end_decides_by_name_as_the_rules_say_in_their_order() {
     let rules = [
         "port=80 dst=10.9.0.0/16 action=reject",
