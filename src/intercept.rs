@@ -276,7 +276,7 @@ pub(crate) fn table() -> anyhow::Result<Option<Value>> {
 fn refused(rules: &[InterceptRule]) -> String {
     let rules = rules.iter().map(|rule| format!("\n  {rule}"));
     format!(
-        "cannot load one of these rules (an unknown user or group?):{}",
+        "cannot load one of these rules:{}",
         rules.collect::<String>()
     )
 }

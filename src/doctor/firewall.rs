@@ -47,7 +47,11 @@ pub(super) fn first_port(table: &Value) -> Option<u16> {
 pub(super) fn redirects(table: &Value) -> (bool, bool) {
     let is_gate = |part: &Value| {
         let set = part["match"]["right"].as_str();
-        set.is_some_and(|set| set.starts_with("@alive"))
+        set.is_some_and(|set| {
+            ["@alive", "@others"]
+                .iter()
+                .any(|gate| set.starts_with(gate))
+        })
     };
     let redirecting = entries(table, "rule")
         .filter(|rule| parts(rule).any(|part| part.get("redirect").is_some()));

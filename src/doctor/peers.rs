@@ -117,7 +117,8 @@ fn advice(error: &CheckError) -> &'static str {
              port pass"
         }
         CheckError::Connect(ConnectError::Proxy { .. }) => {
-            "correct `via_proxy`, or have the proxy allow connections to the address and port in `peer`"
+            "see that the proxy runs and is the one in `via_proxy`, that it allows CONNECT to the address and port in `peer`, \
+             and that the far end runs"
         }
         CheckError::Connect(ConnectError::Tls(error) | ConnectError::Tunnel(error))
         | CheckError::Tls(error) => of_tls(error),

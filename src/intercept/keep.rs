@@ -29,6 +29,9 @@ const LOOKS_AT_TABLE: u32 = 5;
 /// near end after the first time.
 const QUESTIONS: u32 = 2;
 
+/// What is said once the rules are loaded.
+const LOADED: &str = "the rules are loaded: Ctrl-C or `refrain intercept off` removes them";
+
 /// What is kept loaded.
 struct Kept {
     ruleset: Ruleset,
@@ -54,7 +57,7 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
     let _lock = Lock::take()?;
     let removals = Removals::watch().context("cannot watch the firewall")?;
     kept.look(false)?;
-    stderr::warn("the rules are loaded: Ctrl-C or `refrain intercept off` removes them");
+    stderr::warn(LOADED);
     let mut looks = interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut count = 0;
@@ -65,13 +68,13 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
         select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => match Kept::read(arguments) {
-                Ok(read) => {
-                    stderr::warn("SIGHUP: loading the rules again");
-                    kept = read;
+            _ = hangup.recv() => {
+                stderr::warn("SIGHUP: loading the rules again");
+                match Kept::read(arguments) {
+                    Ok(read) => kept = read,
+                    Err(error) => stderr::warn(format!("the loaded rules are unchanged: {}", in_words(&error))),
                 }
-                Err(error) => stderr::warn(format!("the loaded rules are unchanged: {}", in_words(&error))),
-            },
+            }
             // Once in each interval: another program may remove the table each time.
             () = removals.next(), if !has_noticed => {
                 has_noticed = true;
@@ -87,7 +90,11 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
         }
         // What fails now may succeed at the next look: a group that went meanwhile, or rules that others are loading.
         let looks_at_table = is_removed || count % LOOKS_AT_TABLE == 0;
+        let was_loaded = kept.loaded.is_some();
         let failed = kept.look(looks_at_table).err();
+        if !was_loaded && failed.is_none() {
+            stderr::warn(LOADED);
+        }
         let failed = failed.map(|error| in_words(&error));
         if let Some(error) = failed.as_ref().filter(|_| failed != reported) {
             stderr::warn(error);
@@ -97,12 +104,11 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
         }
     }
     match table().context("cannot remove the rules")? {
-        Some(_) => remove(),
-        None => {
-            routes::remove();
-            Ok(())
-        }
+        Some(_) => remove()?,
+        None => routes::remove(),
     }
+    stderr::warn("the rules are removed");
+    Ok(())
 }
 
 impl Kept {

@@ -1,7 +1,7 @@
 //! What is to be loaded, from the file of a gateway.
 
 use anyhow::{anyhow, bail};
-use nix::unistd::User;
+use nix::unistd::{Group, User};
 use refrain_gateway::{
     arguments::Far,
     intercept::{
@@ -76,6 +76,9 @@ fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
         return Err(UsageError(anyhow!("{text} {file}, or give --rule ({end})")).into());
     }
     InterceptRule::check_all(&rules).map_err(|error| UsageError(error.into()))?;
+    for rule in &rules {
+        check_accounts(rule)?;
+    }
     for (hidden, earlier) in InterceptRule::hidden(&rules) {
         crate::stderr::warn(format!(
             "the rule \"{hidden}\" never matches: \"{earlier}\" before it has all of its connections"
@@ -101,6 +104,22 @@ fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
         rules,
         gateway: Some(gateway),
     })
+}
+
+/// Fails if this machine has no user or group of a rule.
+fn check_accounts(rule: &InterceptRule) -> anyhow::Result<()> {
+    let is_number = |name: &&String| name.bytes().all(|byte| byte.is_ascii_digit());
+    for user in rule.users().iter().filter(|name| !is_number(name)) {
+        if User::from_name(user)?.is_none() {
+            bail!("no user is named \"{user}\" (in the rule \"{rule}\")");
+        }
+    }
+    for group in rule.groups().iter().filter(|name| !is_number(name)) {
+        if Group::from_name(group)?.is_none() {
+            bail!("no group is named \"{group}\" (in the rule \"{rule}\")");
+        }
+    }
+    Ok(())
 }
 
 /// The number of the user that the near end runs as.

@@ -13,7 +13,8 @@ use crate::{
     common::eventually,
     failing::signal,
     world::{
-        BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SITE_6, World, ask, connect, ok, on, within,
+        BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SITE, SITE_6, World, ask, connect, ok, on,
+        within,
     },
 };
 
@@ -80,7 +81,8 @@ fn rules_reject_and_reload_without_harm_to_others() {
         ]
     );
     for (rule, reason) in [
-        ("uid=no-such-user", "uid=no-such-user"),
+        ("uid=no-such-user", "no user is named \"no-such-user\""),
+        ("gid=no-such-group", "no group is named \"no-such-group\""),
         ("port=1", "keeps the rules"),
     ] {
         let output = world.refrain(&on(&config, &["--rule", rule]));
@@ -207,6 +209,57 @@ fn connections_of_machines_behind_a_router_are_carried() {
     eventually("connections that go direct", || {
         (both(&world) == [Outcome::Direct; 2]).then_some(())
     });
+}
+
+/// The firewall tracks no connections before the first rule that needs it, and then takes them for new ones.
+#[test]
+fn connections_that_were_open_before_continue() {
+    for (world, own) in [(World::new(), SITE), (World::router(), BEHIND[0])] {
+        let Some(world) = world else { return };
+        let namespace = match own == SITE {
+            true => &world.site,
+            false => &world.behind,
+        };
+        let mut open = within(namespace, || TcpStream::connect(ORIGIN)).expect("it is up");
+        world.intercept();
+        eventually("a connection that is carried", || {
+            let found = within(namespace, || connect(own, ORIGIN));
+            (found == Outcome::Carried).then_some(())
+        });
+        assert_eq!(ask(&mut open, own), Outcome::Direct);
+    }
+}
+
+/// As after a change of the file and a reload, which does not change where the near end listens.
+#[test]
+fn connections_of_other_machines_go_direct_if_the_near_end_takes_none() {
+    let Some(world) = World::router_with("in=lan port=8080\", \"port=8080") else {
+        return;
+    };
+    let config = world.path("near.toml");
+    let text = std::fs::read_to_string(&config).expect("a file");
+    let text = text.replace("clients = [", "clients = [\"127.0.0.1\", ");
+    let without = text
+        .replace("*:15001", "15001")
+        .replace("\"in=lan port=8080\", ", "");
+    std::fs::write(&config, without).expect("a file");
+    let world = world.restarted_with("net_raw");
+    eventually("a near end that has read its file", || {
+        let log = std::fs::read_to_string(world.path("near.log")).expect("a log");
+        log.contains("address=127.0.0.1:15001").then_some(())
+    });
+    std::fs::write(&config, text).expect("a file");
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    for _ in 0..20 {
+        let found = within(&world.behind, || connect(BEHIND[0], ORIGIN));
+        assert_eq!(found, Outcome::Direct);
+    }
+    let shown = world.refrain_ok(&["intercept", "show"]);
+    assert!(
+        shown.contains("direct until the near end is restarted"),
+        "{shown}"
+    );
 }
 
 #[test]

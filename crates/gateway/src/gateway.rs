@@ -157,7 +157,9 @@ impl Gateway {
         for port in ports {
             let gateway = Arc::clone(self);
             tasks.spawn(async move {
-                gate::keep(&gateway.gate, || gateway.takes_flows(), port).await;
+                let takes_flows = || gateway.takes_flows();
+                let takes_forwarded = gateway.config.takes_forwarded();
+                gate::keep(&gateway.gate, takes_flows, takes_forwarded, port).await;
             });
         }
         if self.config.role == Role::Far {

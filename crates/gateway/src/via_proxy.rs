@@ -2,7 +2,7 @@
 //! connect to others only so. The proxy resolves the peer's name. It sees the peer's address and the bytes of TLS.
 
 use core::{fmt, str::FromStr};
-use std::io;
+use std::{io, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use percent_encoding::percent_decode_str;
@@ -58,6 +58,9 @@ pub enum TunnelError {
     /// The connection failed.
     #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
+    /// It said nothing.
+    #[error("it did not answer within {0:?} (is it an HTTP proxy?)")]
+    Silent(Duration),
     /// It ended before an answer.
     #[error("it closed the connection without an answer (is it an HTTP proxy?)")]
     Closed,
@@ -70,7 +73,10 @@ pub enum TunnelError {
     )]
     User,
     /// It does not take this user.
-    #[error("it does not accept the user name and the password of --via-proxy")]
+    #[error(
+        "it does not accept the user name and the password of --via-proxy (other characters than letters, digits and \
+         -._~ are written as %XX)"
+    )]
     WrongUser,
     /// It wants to know the user in another way.
     #[error("it asks for {0}, and this end can only send a user name and a password (Basic)")]
@@ -99,7 +105,7 @@ fn unreached(error: &io::Error) -> String {
 /// What to look at after such a status, for a tunnel to this port.
 fn hint(status: u16, port: u16) -> &'static str {
     match status {
-        502..=504 => " (is refrain far running, and does it listen there?)",
+        500..=599 => " (is refrain far running, and does it listen there?)",
         400..=499 if port != PORT_OF_HTTPS => {
             " (many proxies allow only port 443: have the far end listen there with --listen '*:443', and use --peer \
              HOST:443)"
@@ -116,6 +122,7 @@ impl TunnelError {
             TunnelError::Unreached(_)
                 | TunnelError::Io(_)
                 | TunnelError::Closed
+                | TunnelError::Silent(_)
                 | TunnelError::Status {
                     status: 500..=599,
                     ..
@@ -151,6 +158,16 @@ impl FromStr for ViaProxy {
 /// `Basic` (RFC 7617) for `USER:PASSWORD`, in which characters may be written as `%XX`.
 fn authorization(user: &str) -> Result<String, ViaProxyError> {
     let decode = |part: &str| {
+        let mut coded = part.split('%').skip(1);
+        let is_coded = |text: &str| {
+            let digits = text.as_bytes().get(..2);
+            digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        };
+        let is_plain =
+            |char: char| char.is_ascii_alphanumeric() || "-._~%:!$&'()*+,;=".contains(char);
+        if !coded.all(is_coded) || !part.chars().all(is_plain) {
+            return Err(ViaProxyError::User);
+        }
         let decoded = percent_decode_str(part).decode_utf8();
         let decoded = decoded.map_err(|_| ViaProxyError::User)?;
         match decoded.chars().any(char::is_control) {

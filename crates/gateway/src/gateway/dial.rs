@@ -140,17 +140,18 @@ pub async fn connect(
     within: Duration,
     answered: impl Fn(),
 ) -> Result<(LaneStream, String), ConnectError> {
-    let words = match proxy {
-        Some(proxy) => format!("{peer} through the proxy {proxy}"),
-        None => peer.to_string(),
-    };
     let connected = timeout(within, tunnel(peer, proxy)).await;
-    let (tcp, address) = connected.map_err(|_| ConnectError::TimedOut {
-        peer: words.clone(),
-        within,
-    })??;
+    let (tcp, address) = connected.unwrap_or_else(|_| {
+        Err(match proxy {
+            Some(proxy) => not_through(peer, proxy, TunnelError::Silent(within)),
+            None => ConnectError::TimedOut {
+                peer: peer.to_string(),
+                within,
+            },
+        })
+    })?;
     let address = match proxy {
-        Some(_) => words,
+        Some(proxy) => format!("{peer} through the proxy {proxy}"),
         None => address.to_string(),
     };
     answered();
@@ -162,6 +163,14 @@ pub async fn connect(
     Ok((stream, address))
 }
 
+fn not_through(peer: &Target, proxy: &ViaProxy, error: TunnelError) -> ConnectError {
+    ConnectError::Proxy {
+        peer: peer.to_string(),
+        proxy: proxy.to_string(),
+        error,
+    }
+}
+
 /// Connects, and has the proxy connect further.
 async fn tunnel(
     peer: &Target,
@@ -170,13 +179,13 @@ async fn tunnel(
     let Some(proxy) = proxy else {
         return open(peer).await;
     };
-    let not_through = |error| ConnectError::Proxy {
-        peer: peer.to_string(),
-        proxy: proxy.to_string(),
-        error,
-    };
+    let not_through = |error| not_through(peer, proxy, error);
     let (mut tcp, address) = open(proxy.address()).await.map_err(|error| match error {
         ConnectError::Tcp { error, .. } => not_through(TunnelError::Unreached(error)),
+        ConnectError::Name { source, .. } => {
+            let reason = format!("cannot resolve its name: {}", cause(&source));
+            not_through(TunnelError::Unreached(io::Error::other(reason)))
+        }
         error => error,
     })?;
     let opened = proxy.open(&mut tcp, peer).await;

@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
 
-use super::table::GATE_MS;
+use super::table::{GATE_MS, RENEWAL, RENEWAL_OF_OTHERS};
 
 /// How often the gate is renewed.
 const RENEW_INTERVAL: Duration = Duration::from_millis(100);
@@ -139,7 +139,7 @@ impl Gate {
     }
 
     /// Renews the element of each family in the gate of a port, unless the gates are to be closed.
-    fn renew(&self, sockets: &[(UdpSocket, SocketAddr)]) {
+    fn renew(&self, sockets: &[(UdpSocket, SocketAddr)], renewal: &[u8]) {
         // Held while packets go out, so that `close` knows the time of the last one.
         let mut renewed = self.renewed.lock().expect("held for a moment");
         if self.is_bypassed() || self.is_suspended() || self.is_closing.load(Ordering::Relaxed) {
@@ -147,14 +147,24 @@ impl Gate {
         }
         for (socket, listener) in sockets {
             // The table drops the packet, which is an error of its sender.
-            let _ = socket.try_send_to(&[], *listener);
+            let _ = socket.try_send_to(renewal, *listener);
         }
         *renewed = Some(Instant::now());
     }
 }
 
-/// Renews the gate of the connections that come to `port`, while `takes_flows`, until the task is aborted.
-pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, port: u16) {
+/// Renews the gate of the connections that come to `port`, while `takes_flows`, until the task is aborted. If the
+/// listener takes no connections of other machines, theirs stays closed.
+pub(crate) async fn keep(
+    gate: &Gate,
+    takes_flows: impl Fn() -> bool,
+    takes_forwarded: bool,
+    port: u16,
+) {
+    let renewal = match takes_forwarded {
+        true => RENEWAL_OF_OTHERS,
+        false => RENEWAL,
+    };
     let mut sockets = Vec::new();
     for loopback in [
         IpAddr::from(Ipv4Addr::LOCALHOST),
@@ -174,7 +184,7 @@ pub(crate) async fn keep(gate: &Gate, takes_flows: impl Fn() -> bool, port: u16)
         match timeout(PROBE_TIMEOUT, probe(gate, listener)).await {
             Ok(Ok(())) => {
                 if takes_flows() {
-                    gate.renew(&sockets);
+                    gate.renew(&sockets, renewal);
                 }
             }
             // A lack of descriptors, or a firewall, for example: the process works.

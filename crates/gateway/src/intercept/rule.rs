@@ -123,6 +123,16 @@ impl InterceptRule {
         &self.cgroups
     }
 
+    /// The users of its programs, by name or number; none for all.
+    pub fn users(&self) -> &[String] {
+        &self.users
+    }
+
+    /// The same for groups.
+    pub fn groups(&self) -> &[String] {
+        &self.groups
+    }
+
     /// The interfaces by which its connections come in, `*` for any; none if it is for programs of this machine.
     pub fn interfaces(&self) -> &[String] {
         &self.interfaces

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! set alive..     an element for each address family, which expires: the gate of a port
+//! set others..    the same, for connections of other machines
 //! chain gate      a packet of the gateway to itself renews its element, and is dropped
 //! chain local     connections of programs of this machine
 //! chain forwarded connections that come in by an interface
@@ -30,6 +31,13 @@ pub const COMMENT: &str = "made by refrain intercept";
 
 /// How long the gate stays open without being renewed, in milliseconds.
 pub(super) const GATE_MS: u64 = 500;
+
+/// What the gateway sends itself to renew a gate. The second one renews that of other machines' connections too.
+pub(super) const RENEWAL: &[u8] = &[];
+pub(super) const RENEWAL_OF_OTHERS: &[u8] = &[0];
+
+/// The bytes of a header of UDP.
+const UDP_BYTES: usize = 8;
 
 /// The mark of answers to connections from clients' addresses. A route brings packets with it to this machine.
 pub const ANSWERS_MARK: u32 = 0x7ee;
@@ -68,25 +76,44 @@ pub fn script(
     let Gateway { port, user, .. } = gateway;
     let handlings = InterceptRule::handlings(rules);
     let mut text = format!("table {TABLE} {{\n  comment \"{COMMENT}\"\n");
+    let are_forwarded = rules.iter().any(InterceptRule::is_forwarded);
+    let sides = if are_forwarded {
+        &[false, true][..]
+    } else {
+        &[false]
+    };
     for handling in &handlings {
-        text += &format!(
-            "  set {} {{
+        for is_forwarded in sides {
+            text += &format!(
+                "  set {} {{
     type nf_proto
     flags dynamic,timeout
     timeout {GATE_MS}ms
   }}
 ",
-            gate(*handling)
-        );
+                gate(*handling, *is_forwarded)
+            );
+        }
     }
     text += "  chain gate {\n    type filter hook output priority 0\n";
     for handling in &handlings {
-        let (gate, port) = (gate(*handling), port + handling.port_offset());
+        let port = port + handling.port_offset();
         for listener in ["ip daddr 127.0.0.1", "ip6 daddr ::1"] {
-            text += &format!(
-                "    meta skuid {user} {listener} udp dport {port} update @{gate} \
-                 {{ meta nfproto timeout {GATE_MS}ms }} drop\n"
-            );
+            // The last one drops the packet.
+            for is_forwarded in sides.iter().rev() {
+                let (length, verdict) = match is_forwarded {
+                    true => (
+                        format!(" udp length {}", UDP_BYTES + RENEWAL_OF_OTHERS.len()),
+                        "",
+                    ),
+                    false => (String::new(), " drop"),
+                };
+                text += &format!(
+                    "    meta skuid {user} {listener} udp dport {port}{length} update @{} \
+                     {{ meta nfproto timeout {GATE_MS}ms }}{verdict}\n",
+                    gate(*handling, *is_forwarded)
+                );
+            }
         }
     }
     text += "  }\n";
@@ -117,11 +144,15 @@ pub fn script(
             gateway,
             is_forwarded,
         );
+        // Connections that were open before are new to connection tracking, which looks at one of their later packets.
+        text += "    tcp flags & (fin | syn | rst | ack) != syn return\n";
         for (number, rule) in &own {
             let verdict = match (rule.handling(), rule.action) {
                 (Some(handling), _) => {
                     let gate = match rule.on_failure {
-                        OnFailure::Direct => format!(" meta nfproto @{}", gate(handling)),
+                        OnFailure::Direct => {
+                            format!(" meta nfproto @{}", gate(handling, is_forwarded))
+                        }
                         OnFailure::Reset => String::new(),
                     };
                     let port = port + handling.port_offset();
@@ -167,7 +198,8 @@ pub fn script(
                     add(&mut text, rule, *number, &opening, verdict, path_of_group);
                 };
                 if let Some(handling) = rule.handling().filter(|_| rule.is_exact()) {
-                    let (gate, queue) = (gate(handling), port + handling.port_offset());
+                    let gate = gate(handling, is_forwarded);
+                    let queue = port + handling.port_offset();
                     own(&format!(
                         " meta nfproto @{gate} queue flags bypass to {queue}"
                     ));
@@ -211,7 +243,7 @@ pub fn script(
                 let verdict = match (rule.rejects_quic, rule.handling(), rule.on_failure) {
                     // Programs would fall back to connections that go direct.
                     (true, Some(handling), OnFailure::Direct) => {
-                        format!(" meta nfproto @{} reject", gate(handling))
+                        format!(" meta nfproto @{} reject", gate(handling, is_forwarded))
                     }
                     (true, _, _) => " reject".to_owned(),
                     _ => " accept".to_owned(),
@@ -263,11 +295,12 @@ fn add_answers(text: &mut String) {
     );
 }
 
-/// The set that is the gate of connections that are handled so.
-fn gate(handling: Handling) -> String {
+/// The set that is the gate of connections that are handled so, of this machine's programs or of other machines.
+fn gate(handling: Handling, is_forwarded: bool) -> String {
+    let name = if is_forwarded { "others" } else { "alive" };
     match handling.port_offset() {
-        0 => "alive".to_owned(),
-        offset => format!("alive_{offset}"),
+        0 => name.to_owned(),
+        offset => format!("{name}_{offset}"),
     }
 }
 
