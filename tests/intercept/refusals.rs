@@ -167,6 +167,10 @@ fn refused_targets_are_refused(way: Way, world: &World) {
         ask(&mut stream.expect("the second"), SITE),
         Outcome::Carried
     );
+    // So does curl, if the first address of a name refuses.
+    if are_installed(&["curl"]) {
+        assert_eq!(curl_of_two_addresses(world), "the second");
+    }
     // The first rule that matches counts.
     let before = flows_opened(world);
     assert_eq!(own(SITE, "10.77.0.2:8095"), Outcome::Refused);
@@ -195,6 +199,29 @@ fn refused_targets_are_refused(way: Way, world: &World) {
     assert!(received == sent);
     // The connection took the flow over that was opened for it.
     assert_eq!(flows_opened(world), before + 1);
+}
+
+/// What curl fetches from a name whose first address refuses.
+fn curl_of_two_addresses(world: &World) -> String {
+    let second = ["address", "add", "10.77.0.3/16", "dev", "wan"];
+    ok(Command::new("ip").args(["-n", &world.service]).args(second));
+    let server = within(&world.service, || TcpListener::bind("10.77.0.3:8098")).expect("a port");
+    thread::spawn(move || {
+        let (mut client, _) = server.accept().expect("a client");
+        let mut request = [0; 4096];
+        let _ = client.read(&mut request);
+        let _ = client.write_all(b"HTTP/1.0 200 OK\r\n\r\nthe second");
+    });
+    let fetched = Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{}", world.site))
+        .args(["curl", "--silent", "--show-error", "--max-time", "20"])
+        .args(["--resolve", "db.example:8098:10.77.0.2,10.77.0.3"])
+        .arg("http://db.example:8098/")
+        .output()
+        .expect("it runs");
+    let error = String::from_utf8_lossy(&fetched.stderr);
+    assert!(fetched.status.success(), "{error}");
+    String::from_utf8_lossy(&fetched.stdout).into_owned()
 }
 
 #[test]
