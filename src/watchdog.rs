@@ -4,7 +4,8 @@
 //! The watchdog is a process of its own. It gets a byte each time that the gateway's listener made progress. The end of
 //! the bytes ends it.
 //!
-//! On a busy machine a gateway may have to wait for a processor for seconds. It does not hang, and is not killed.
+//! On a busy machine a gateway may have to wait for a processor for seconds. It does not hang, and is not killed. One whose
+//! threads run is given more time: the first data of large caches has the kernel clear gigabytes.
 
 use std::{
     collections::HashMap,
@@ -28,11 +29,14 @@ use tokio::{sync::watch, time::sleep};
 /// How often a gateway that does nothing is looked at.
 const STEP: Duration = Duration::from_millis(500);
 
-/// A gateway that does nothing for so many steps hangs, unless it waited for a processor.
-const STEPS_MAX: u32 = 4;
+/// A gateway without progress hangs after so many steps, in any case.
+const STEPS_MAX: u32 = 40;
 
-/// The same if it did.
-const STEPS_MAX_WAITING: u32 = 40;
+/// The same by what its threads did: after 4 steps in which none could run, and after 10 in which one ran. Steps in which
+/// one waited for a processor do not count.
+const DOUBT_MAX: u32 = 20;
+const DOUBT_OF_SLEEP: u32 = 5;
+const DOUBT_OF_RUN: u32 = 2;
 
 /// A watchdog that was killed is replaced after this time.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -88,7 +92,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut bytes = [0; 64];
     // The start may take as long as it needs.
     let mut time_limit = None;
-    let (mut idle, mut silent) = (0, 0);
+    let (mut doubt, mut silent) = (0, 0);
     let mut tasks = HashMap::new();
     loop {
         let mut events = [PollFd::new(&stdin, PollFlags::IN)];
@@ -96,8 +100,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
             Ok(0) => {
                 let before = mem::replace(&mut tasks, tasks_of(parent_number));
                 silent += 1;
-                idle += u32::from(!waited_for_processor(&before, &tasks));
-                if idle < STEPS_MAX && silent < STEPS_MAX_WAITING {
+                doubt += doubt_of(&before, &tasks);
+                if doubt < DOUBT_MAX && silent < STEPS_MAX {
                     continue;
                 }
                 crate::stderr::warn(format_args!(
@@ -112,7 +116,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
                     return Ok(());
                 }
                 time_limit = Some(&step);
-                (idle, silent) = (0, 0);
+                (doubt, silent) = (0, 0);
             }
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -145,13 +149,16 @@ fn tasks_of(process: Pid) -> HashMap<OsString, Task> {
     tasks.collect()
 }
 
-/// Whether a thread could have run in a step, and did not for most of it.
-fn waited_for_processor(before: &HashMap<OsString, Task>, now: &HashMap<OsString, Task>) -> bool {
-    let mut runnable = now.iter().filter(|(_, task)| task.is_runnable);
-    runnable.any(|(number, task)| {
-        let before = before.get(number);
-        before.is_some_and(|before| task.run.saturating_sub(before.run) < STEP / 2)
-    })
+/// What a step without progress says against a gateway.
+fn doubt_of(before: &HashMap<OsString, Task>, now: &HashMap<OsString, Task>) -> u32 {
+    let mut doubt = DOUBT_OF_SLEEP;
+    for (number, task) in now.iter().filter(|(_, task)| task.is_runnable) {
+        let has_run = before
+            .get(number)
+            .is_none_or(|before| task.run.saturating_sub(before.run) >= STEP / 2);
+        doubt = doubt.min(if has_run { DOUBT_OF_RUN } else { 0 });
+    }
+    doubt
 }
 
 #[cfg(test)]
@@ -159,19 +166,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_threads_that_could_run_and_did_not_waited() {
+    fn threads_that_sleep_run_or_wait_are_told_apart() {
         let tasks = |is_runnable, run_ms| {
             let run = Duration::from_millis(run_ms);
             HashMap::from([(OsString::from("1"), Task { is_runnable, run })])
         };
         let before = tasks(true, 1000);
-        assert!(waited_for_processor(&before, &tasks(true, 1100)));
-        assert!(!waited_for_processor(&before, &tasks(true, 1500)), "it ran");
-        assert!(
-            !waited_for_processor(&before, &tasks(false, 1100)),
-            "it slept"
-        );
-        assert!(!waited_for_processor(&HashMap::new(), &tasks(true, 1100)));
+        assert_eq!(doubt_of(&before, &tasks(true, 1100)), 0, "it waited");
+        assert_eq!(doubt_of(&before, &tasks(true, 1500)), DOUBT_OF_RUN);
+        assert_eq!(doubt_of(&before, &tasks(false, 1100)), DOUBT_OF_SLEEP);
+        assert_eq!(doubt_of(&HashMap::new(), &tasks(true, 1100)), DOUBT_OF_RUN);
         let own = tasks_of(rustix::process::getpid());
         assert!(own.values().any(|task| task.is_runnable));
     }

@@ -588,7 +588,10 @@ pub(crate) fn connect(from: &str, origin: &str) -> Outcome {
     socket.bind(&own.into()).expect("an own address");
     match socket.connect_timeout(&origin.into(), HANGS_AFTER) {
         Ok(()) => ask(&mut socket.into(), from),
-        Err(error) => outcome(error.kind()),
+        Err(error) => {
+            println!("a connection from {from} to {origin}: {error}");
+            outcome(error.kind())
+        }
     }
 }
 
@@ -602,7 +605,10 @@ pub(crate) fn ask(stream: &mut TcpStream, own: &str) -> Outcome {
     match asked {
         Ok(()) if String::from_utf8_lossy(&seen).trim() == own => Outcome::Direct,
         Ok(()) => Outcome::Carried,
-        Err(error) => outcome(error.kind()),
+        Err(error) => {
+            println!("a question from {own} over {stream:?}: {error}");
+            outcome(error.kind())
+        }
     }
 }
 
