@@ -149,7 +149,7 @@ fn tasks_of(process: Pid) -> HashMap<OsString, Task> {
     tasks.collect()
 }
 
-/// What a step without progress says against a gateway.
+/// The doubt that a step without progress adds.
 fn doubt_of(before: &HashMap<OsString, Task>, now: &HashMap<OsString, Task>) -> u32 {
     let mut doubt = DOUBT_OF_SLEEP;
     for (number, task) in now.iter().filter(|(_, task)| task.is_runnable) {

@@ -3,7 +3,7 @@
 mod common;
 
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, Permissions},
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     os::unix::{fs::PermissionsExt, process::CommandExt},
@@ -20,7 +20,7 @@ use common::{
     programs::are_installed,
     server::serve_on,
     site::Pair,
-    terminal::terminal,
+    terminal::{on_terminal, terminal},
 };
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
@@ -347,21 +347,6 @@ sys.exit(20 + count)";
     eventually("the program runs", || at_work.exists().then_some(()));
     keyboard.write_all(&[3]).expect("a terminal");
     assert_eq!(child.wait().expect("it ends").code(), Some(21));
-}
-
-/// The command in the foreground of a terminal, started by another one.
-fn on_terminal(terminal: &File, starter: &[&str], run: &Command) -> Command {
-    let mut child = Command::new("setsid");
-    child.args(["--ctty", "--wait"]).args(starter);
-    child.arg(run.get_program()).args(run.get_args());
-    child.envs(
-        run.get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
-    child.current_dir(run.get_current_dir().expect("a folder"));
-    let end = || terminal.try_clone().expect("a terminal");
-    child.stdin(end()).stdout(end()).stderr(end());
-    child
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn lanes_go_through_a_proxy_that_knows_the_user() {
     assert_eq!(digest(&content), digest(&letters(7, 3_000_000)));
     // All of it went through the proxy.
     drop(proxy);
-    logs(&near, "through the proxy");
+    near.wait_for_log(&["through the proxy"]);
     let lanes = || (near.peer().lanes == 0).then_some(());
     eventually("a link without lanes", lanes);
 }
@@ -126,7 +126,7 @@ fn a_proxy_that_refuses_is_named_with_the_reason_and_the_password_is_not() {
         &format!("http://alice:s3cret@{}", proxy.address),
         &[],
     );
-    logs(&near, "only port 443");
+    near.wait_for_log(&["only port 443"]);
     assert!(!near.log().contains("s3cret"), "{}", near.log());
 }
 
@@ -164,11 +164,5 @@ fn what_answers_in_place_of_the_far_end_is_told_from_it() {
         client.write_all(&[21, 3, 3, 0, 2, 2, 40])
     });
     let near = near(&site, &format!("http://{proxy}"), &[]);
-    logs(&near, "a proxy that opens TLS cannot carry lanes");
-}
-/// Waits for a line of the log.
-fn logs(gateway: &Gateway, part: &str) {
-    eventually(&format!("\"{part}\" in the log"), || {
-        gateway.log().contains(part).then_some(())
-    });
+    near.wait_for_log(&["a proxy that opens TLS cannot carry lanes"]);
 }

@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::intercept::lock;
 
-/// Whether the process that loaded the rules was killed.
+/// A finding if the process that loaded the rules was killed.
 pub(super) fn lack(command: &str) -> Option<Finding> {
     const TEXT: &str = "the process that loaded them has ended: if another program removes them, nothing loads them again, \
                         and open connections may wait without an error";

@@ -29,7 +29,7 @@ const LOOKS_AT_TABLE: u32 = 5;
 /// near end after the first time.
 const QUESTIONS: u32 = 2;
 
-/// What is said once the rules are loaded.
+/// The message once the rules are loaded.
 const LOADED: &str = "the rules are loaded: Ctrl-C or `refrain intercept off` removes them";
 
 /// What is kept loaded.

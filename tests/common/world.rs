@@ -316,6 +316,7 @@ impl World {
         self.keep_by(namespace, command.args(arguments));
     }
 
+    /// The same with a command of the caller's. Returns its messages.
     #[track_caller]
     pub(crate) fn keep_by(&self, namespace: &str, command: &mut Command) -> String {
         self.end_keeping(namespace);
@@ -353,14 +354,13 @@ impl World {
         command
     }
 
-    /// Sends a signal to the process that keeps the rules there, and returns its number.
+    /// Sends a signal to the process that keeps the rules there.
     #[track_caller]
-    pub(crate) fn signal_keeper(&self, namespace: &str, signal: Signal) -> u32 {
+    pub(crate) fn signal_keeper(&self, namespace: &str, signal: Signal) {
         let kept = self.kept.lock().expect("no panic");
         let child = kept.get(namespace).expect("it runs");
         let process = Pid::from_raw(child.id() as i32).expect("a process");
         kill_process(process, signal).expect("it runs");
-        child.id()
     }
 
     /// Ends the process that keeps the rules there, if there is one.

@@ -5,11 +5,11 @@
 //! ```
 
 use std::{
-    io::{ErrorKind, Read, Write},
+    io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     process::Command,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::Signal;
@@ -19,7 +19,7 @@ use crate::{
         eventually,
         origin_machine::{ORIGIN, ORIGIN_6, Origin, SERVICE_THERE},
     },
-    failing::signal,
+    failing::{read_until_reset, signal},
     world::{BEHIND, HANGS_AFTER, Outcome, World, ask, ok, within},
 };
 
@@ -174,17 +174,8 @@ fn open_connections_are_reset_when_the_far_ends_rules_are_removed() {
             }),
             false => drop(at_service(&world, &["off"])),
         }
-        let until = Instant::now() + Duration::from_secs(8);
-        while Instant::now() < until {
-            match reader.read(&mut [0; 100]) {
-                Ok(0) => panic!("an end, as if all bytes had come"),
-                Ok(_) => {}
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{is_flushed}");
-                    break;
-                }
-            }
-        }
+        let label = if is_flushed { "flush" } else { "off" };
+        read_until_reset(&mut reader, Duration::from_secs(8), label);
     }
 }
 

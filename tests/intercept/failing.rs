@@ -306,6 +306,22 @@ fn reader(world: &World) -> TcpStream {
     reader
 }
 
+/// Reads for this long, or until a reset. Any other end of the stream is a fault.
+#[track_caller]
+pub(crate) fn read_until_reset(reader: &mut TcpStream, limit: Duration, label: &str) {
+    let until = Instant::now() + limit;
+    while Instant::now() < until {
+        match reader.read(&mut [0; 100]) {
+            Ok(0) => panic!("{label}: an end, as if all bytes had come"),
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{label}");
+                break;
+            }
+        }
+    }
+}
+
 #[test]
 fn a_client_that_only_reads_learns_that_the_rules_are_gone() {
     for is_flushed in [true, false] {
@@ -321,16 +337,7 @@ fn a_client_that_only_reads_learns_that_the_rules_are_gone() {
             false => drop(world.refrain_ok(&["intercept", "off"])),
         }
         // For longer than the rules are gone.
-        let until = Instant::now() + Duration::from_secs(3);
-        while Instant::now() < until {
-            match reader.read(&mut [0; 100]) {
-                Ok(0) => panic!("an end, as if all bytes had come"),
-                Ok(_) => {}
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{is_flushed}");
-                    break;
-                }
-            }
-        }
+        let label = if is_flushed { "flush" } else { "off" };
+        read_until_reset(&mut reader, Duration::from_secs(3), label);
     }
 }

@@ -43,7 +43,7 @@ pub enum ViaProxyError {
         "expected http://USER:PASSWORD@HOST:PORT, with other characters than letters, digits and -._~ written as %XX"
     )]
     User,
-    /// It is no address.
+    /// The address is malformed.
     #[error(transparent)]
     Address(#[from] TargetError),
 }

@@ -214,7 +214,7 @@ impl FlowHandle {
         Ok(())
     }
 
-    /// Sends what is missing of a head of which `sent` bytes have gone.
+    /// Sends the rest of a head of which `sent` bytes have gone.
     async fn send_head(
         &self,
         client: &TcpStream,

@@ -59,7 +59,7 @@ pub(crate) fn push_end_to_end(
     secret
 }
 
-/// Whether a field's value lets who knows it act as the client.
+/// Whether knowledge of a field's value is enough to act as the client.
 fn is_secret(name: &str) -> bool {
     const NAMES: [&str; 2] = ["authorization", "cookie"];
     const PARTS: [&str; 5] = ["token", "secret", "password", "api-key", "apikey"];

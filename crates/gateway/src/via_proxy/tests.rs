@@ -47,7 +47,7 @@ fn proxies_are_read_and_their_passwords_are_not_shown() {
     }
 }
 
-/// What comes of an answer in two pieces, and what was asked.
+/// The result of an answer in two pieces, and the request.
 async fn answered(
     proxy: &str,
     peer: &str,
