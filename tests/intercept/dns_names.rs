@@ -14,7 +14,7 @@ use crate::{
     doctor::doctor,
     world::{
         ANSWER_BYTES, BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SERVICE, SERVICE_6, SITE,
-        SITE_6, World, connect, ok, on, within,
+        SITE_6, World, connect, keeper::on, ok, within,
     },
 };
 

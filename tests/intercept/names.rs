@@ -20,7 +20,7 @@ use crate::{
     },
     doctor::doctor,
     failing::signal,
-    world::{BEHIND, ORIGIN, Outcome, SERVICE, SITE, World, ask, on, within},
+    world::{BEHIND, ORIGIN, Outcome, SERVICE, SITE, World, ask, keeper::on, within},
 };
 
 /// What a client of these sees.

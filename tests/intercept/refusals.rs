@@ -18,8 +18,8 @@ use crate::{
     doctor::doctor,
     failing::signal,
     world::{
-        BEHIND, ORIGIN, ORIGIN_6, Outcome, SERVICE, SITE, SITE_6, World, ask, connect, ok, on,
-        outcome, within,
+        BEHIND, ORIGIN, ORIGIN_6, Outcome, SERVICE, SITE, SITE_6, World, ask, connect, keeper::on,
+        ok, outcome, within,
     },
 };
 

@@ -13,8 +13,8 @@ use crate::{
     common::eventually,
     failing::signal,
     world::{
-        BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SITE, SITE_6, World, ask, connect, ok, on,
-        within,
+        BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SITE, SITE_6, World, ask, connect,
+        keeper::on, ok, within,
     },
 };
 
