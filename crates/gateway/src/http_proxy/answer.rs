@@ -382,7 +382,8 @@ fn frame(
     if has_no_length || terms.client_minor == 0 {
         without.push("Transfer-Encoding");
     }
-    fields::push_end_to_end(&mut head, received, &without, minor);
+    let secret = fields::push_end_to_end(&mut head, received, &without, minor);
+    head.extend(secret);
     if let Some(length) = length.filter(|_| has_length) {
         fields::push(&mut head, "Content-Length", length.to_string().as_bytes());
     }

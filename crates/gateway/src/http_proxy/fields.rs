@@ -33,6 +33,7 @@ pub(super) fn push(head: &mut Vec<u8>, name: &str, value: &[u8]) {
 /// `Via` that says who passed them on (RFC 9110, section 7.6); `minor` is the version that they
 /// came in. Returns the secret ones, which are to follow: the order of fields with different names has no meaning
 /// (RFC 9110, section 5.3).
+#[must_use]
 pub(crate) fn push_end_to_end(
     head: &mut Vec<u8>,
     fields: &[Header],

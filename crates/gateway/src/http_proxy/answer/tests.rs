@@ -505,6 +505,28 @@ proptest! {
     }
 
     #[test]
+    fn each_field_for_the_client_arrives(
+        names in prop::collection::vec(
+            prop_oneof![
+                "x-[a-z-]{1,12}",
+                "[a-z-]{0,4}(token|secret|password|api-key|apikey)[a-z-]{0,4}",
+                select(vec!["authorization", "cookie", "set-cookie", "www-authenticate", "etag", "link"])
+                    .prop_map(str::to_owned),
+            ],
+            0..8,
+        )
+    ) {
+        let fields: Vec<String> = (names.iter().enumerate())
+            .map(|(number, name)| format!("{name}: {number}"))
+            .collect();
+        let text = format!("HTTP/1.1 200 OK\r\n{}\r\nContent-Length: 0\r\n\r\n", fields.join("\r\n"));
+        let (head, _) = answered(GET, &text.replace("OK\r\n\r\n", "OK\r\n"));
+        for field in fields {
+            prop_assert!(head.contains(&format!("\r\n{field}\r\n")), "{} of {}", field, head);
+        }
+    }
+
+    #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         for start in [&b"HTTP/1.1 200 "[..], b""] {
             let mut answer = Answer::new(UPGRADE);
