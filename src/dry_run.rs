@@ -148,13 +148,15 @@ fn common(
             Some(peer) => peers.label(&peer),
         };
         let target = way_in.target.as_ref();
-        let leads = target.map(|target| {
+        let to_target = target.map(|target| {
             let resolver = match target.host {
                 Host::Domain(_) => ", which resolves the name",
                 _ => "",
             };
             format!(" to {target} through {behind}{resolver}")
         });
+        let site = way_in.service.as_ref();
+        let leads = to_target.or(site.map(|site| format!(" for {site} through {behind}")));
         let (listen, access) = (listener(way_in.listen), config.access.describe(way_in));
         let leads = leads.unwrap_or_default();
         line(way_in.option.key, format!("{listen}{leads}, {access}"))?;

@@ -1,16 +1,21 @@
-//! A request to the HTTP proxy: however the bytes are split, the answer is the same, the head
+//! A request to the HTTP proxy, or to a service: however the bytes are split, the answer is the same, the head
 //! for the origin is one well-formed request that no reader can take for two, and its body ends in
 //! one place. Asking for plain content changes the value of `Accept-Encoding` and nothing else.
 #![no_main]
 
+use std::sync::Arc;
+
 use libfuzzer_sys::fuzz_target;
 use refrain_gateway::http_proxy::{
-    AcceptEncoding, HttpProxyError, ProxyRequest, Purpose, parse_head,
+    AcceptEncoding, Addressing, HttpProxyError, ProxyRequest, Purpose, parse_head,
 };
 
 /// As near ends do by default.
-fn parse(received: &[u8]) -> Result<Option<(ProxyRequest, usize)>, HttpProxyError> {
-    parse_head(received, |_| AcceptEncoding::Identity)
+fn parse(
+    received: &[u8],
+    addressing: &Addressing,
+) -> Result<Option<(ProxyRequest, usize)>, HttpProxyError> {
+    parse_head(received, addressing, |_| AcceptEncoding::Identity)
 }
 
 /// The lines of a head.
@@ -19,11 +24,17 @@ fn lines(head: &[u8]) -> Vec<&[u8]> {
 }
 
 fuzz_target!(|received: &[u8]| {
-    let whole = parse(received);
+    let service = "https://a.example,b.example".parse();
+    check(received, &Addressing::Proxy);
+    check(received, &Addressing::Service(service.map(Arc::new).expect("a service")));
+});
+
+fn check(received: &[u8], addressing: &Addressing) {
+    let whole = parse(received, addressing);
     // Every prefix of a short input, some of a long one: parsing each is quadratic.
     let step = received.len() / 128 + 1;
     for length in (0..received.len()).step_by(step) {
-        match parse(&received[..length]) {
+        match parse(&received[..length], addressing) {
             Ok(None) => {}
             Ok(decided) => assert_eq!(Ok(decided), whole),
             Err(_) => assert!(whole.is_err()),
@@ -32,7 +43,7 @@ fuzz_target!(|received: &[u8]| {
 
     // What is incomplete or refused does not depend on it.
     let Ok(Some((request, length))) = whole else {
-        assert_eq!(whole, parse_head(received, |_| AcceptEncoding::Keep));
+        assert_eq!(whole, parse_head(received, addressing, |_| AcceptEncoding::Keep));
         return;
     };
     assert!(length <= received.len());
@@ -48,7 +59,7 @@ fuzz_target!(|received: &[u8]| {
         assert_eq!(end, Some(head.len() - 4));
         // It is in origin form now, so the proxy would have nothing to do with it; and with its
         // own fields added it may have more of them than the proxy takes.
-        let again = parse(&head);
+        let again = parse(&head, &Addressing::Proxy);
         assert!(
             matches!(
                 again,
@@ -57,7 +68,7 @@ fuzz_target!(|received: &[u8]| {
             "{again:?}"
         );
 
-        let kept = parse_head(received, |_| AcceptEncoding::Keep);
+        let kept = parse_head(received, addressing, |_| AcceptEncoding::Keep);
         let Ok(Some((kept, _))) = kept else {
             panic!("{kept:?}");
         };
@@ -73,4 +84,4 @@ fuzz_target!(|received: &[u8]| {
             assert!(line == kept || is_lowered, "{line:?} of {kept:?}");
         }
     }
-});
+}

@@ -73,6 +73,7 @@ impl FarEnd {
             counts_confirmations: true,
             window_bytes: Some(WINDOW_BYTES_MAX),
             has_long_span: true,
+            speaks_tls_to_targets: true,
             ..Hello::of_lane(1, None, 0)
         };
         let lane = link.accept_lane(now, &hello).expect("a first lane");

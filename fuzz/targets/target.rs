@@ -1,15 +1,15 @@
-//! A target as a peer names it on the wire: what parses writes itself as a text that names the same.
+//! A text that opens a flow, as a peer writes it: the text of anything that parses names the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use refrain_gateway::target::{TARGET_BYTES_MAX, Target};
+use refrain_gateway::target::{FlowTarget, TARGET_BYTES_MAX};
 
-fuzz_target!(|bytes: &[u8]| {
-    let Ok(target) = Target::from_wire(bytes) else {
+fuzz_target!(|text: &str| {
+    let Ok(target) = FlowTarget::from_wire(text) else {
         return;
     };
-    assert_ne!(target.port, 0);
+    assert_ne!(target.target.port, 0);
     let written = target.to_string();
     assert!(written.len() <= TARGET_BYTES_MAX);
-    assert_eq!(Target::from_wire(written.as_bytes()), Ok(target));
+    assert_eq!(FlowTarget::from_wire(&written), Ok(target));
 });

@@ -57,6 +57,7 @@ use crate::intercept::{self, queue, rule::InterceptRule};
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
 use crate::options::*;
+use crate::origin_tls::OriginTrust;
 use crate::pace;
 use crate::rules::{AllowRules, ExcludeRules, Route};
 use crate::settings::{BoxedError, ConfigError, OptionValue, Readings, Settings, read_text};
@@ -126,6 +127,11 @@ config! {
         };
         /// The addresses of clients that this end connects from for its peer.
         pub client_addresses: Vec<IpNet> = settings.many_with(&CLIENT_ADDRESSES, parse_client)?;
+        /// The certificates of HTTPS origins that this end accepts.
+        pub(crate) origin_trust: OriginTrust = match role {
+            Role::Far => OriginTrust::resolve(settings)?,
+            _ => OriginTrust::of_system(),
+        };
         /// The flows that are sent as they are.
         pub exclude: ExcludeRules = ExcludeRules::new(settings.many(&EXCLUDE)?);
         /// Who may use the listeners for applications.

@@ -4,6 +4,7 @@
 //! a reset, and back-pressure by credit: the application is read only as far as its bytes
 //! can go, the link's bytes are taken only as fast as the application takes them.
 
+pub(crate) mod connection;
 mod exchange;
 
 pub(crate) use exchange::Ended;
@@ -28,6 +29,7 @@ use tokio::{
 
 use crate::{
     crumbs::Crumbs,
+    flow::connection::Connection,
     http_proxy::RequestHead,
     link::{FlowSignals, SharedLink, Standing},
     refusal::Refusal,
@@ -82,6 +84,12 @@ impl FlowHandle {
         self.link.is_up()
     }
 
+    /// Whether the other end said that it speaks TLS with targets.
+    pub(crate) fn peer_speaks_tls_to_targets(&self) -> bool {
+        let asked = |link: &mut Link, _| link.peer_speaks_tls_to_targets();
+        self.link.with(asked)
+    }
+
     /// Writes bytes that were read before the flow was open. They must be within the
     /// initial credit.
     pub(crate) fn write_first(&self, bytes: &[u8]) -> usize {
@@ -113,15 +121,15 @@ impl FlowHandle {
     /// the flow, if it did so meanwhile.
     pub(crate) async fn run(
         mut self,
-        tcp: TcpStream,
+        connection: impl Connection,
         rest: Vec<u8>,
         idle: Duration,
     ) -> Option<Refusal> {
-        prepare(&tcp);
+        prepare(connection.tcp());
         let activity = Activity::new();
         let mut refused = None;
         let code = tokio::select! {
-            result = self.both_ways(&tcp, rest, &activity) => match result {
+            result = self.both_ways(&connection, rest, &activity) => match result {
                 Ok(()) => None,
                 Err(error) => {
                     tracing::debug!(flow = self.id.0, %error, "an application's connection failed");
@@ -140,7 +148,7 @@ impl FlowHandle {
             Some(code) => self.reset(code),
             // Both directions have ended: what is still on its way is to arrive.
             None => {
-                let _ = socket2::SockRef::from(&tcp).set_linger(None);
+                let _ = socket2::SockRef::from(connection.tcp()).set_linger(None);
                 self.is_over = true;
             }
         }
@@ -149,12 +157,12 @@ impl FlowHandle {
 
     async fn both_ways(
         &self,
-        tcp: &TcpStream,
+        connection: &impl Connection,
         rest: Vec<u8>,
         activity: &Activity,
     ) -> io::Result<()> {
-        let mut up = pin!(self.upwards(tcp, rest, activity));
-        let mut down = pin!(self.downwards(tcp, activity));
+        let mut up = pin!(self.upwards(connection, rest, activity));
+        let mut down = pin!(self.downwards(connection, activity));
         let (mut has_sent, mut has_received) = (false, false);
         let error = loop {
             tokio::select! {
@@ -185,13 +193,18 @@ impl FlowHandle {
     }
 
     /// From the application to the link.
-    async fn upwards(&self, tcp: &TcpStream, rest: Vec<u8>, activity: &Activity) -> io::Result<()> {
+    async fn upwards(
+        &self,
+        connection: &impl Connection,
+        rest: Vec<u8>,
+        activity: &Activity,
+    ) -> io::Result<()> {
         let mut crumbs = Crumbs::default();
-        self.write_all(tcp, &rest).await?;
+        self.write_all(connection, &rest).await?;
         drop(rest);
         loop {
             let all = |bytes: &[u8]| bytes.len();
-            let read = self.pass_in(tcp, usize::MAX, all, activity, &mut crumbs);
+            let read = self.pass_in(connection, usize::MAX, all, activity, &mut crumbs);
             if read.await? > 0 {
                 continue;
             }
@@ -208,18 +221,18 @@ impl FlowHandle {
     /// says is the flow's: so many bytes at the front. Says how many were read: none at the end.
     async fn pass_in(
         &self,
-        tcp: &TcpStream,
+        connection: &impl Connection,
         bytes_max: usize,
         mut own: impl FnMut(&[u8]) -> usize,
         activity: &Activity,
         crumbs: &mut Crumbs,
     ) -> io::Result<usize> {
         loop {
-            let room = self.room(tcp).await?.min(bytes_max);
-            tcp.readable().await?;
+            let room = self.room(connection).await?.min(bytes_max);
+            connection.readable().await?;
             let read = SCRATCH.with_borrow_mut(|buffer| {
                 let wanted = room.min(buffer.len());
-                let read = tcp.try_read(&mut buffer[..wanted])?;
+                let read = connection.try_read(&mut buffer[..wanted])?;
                 let own = own(&buffer[..read]);
                 let taken = match read {
                     0 => 0,
@@ -234,7 +247,7 @@ impl FlowHandle {
                 Ok((read, left)) => {
                     activity.note_read();
                     // The whole link filled up between the two calls.
-                    self.write_all(tcp, &left).await?;
+                    self.write_all(connection, &left).await?;
                     crumbs.after_read(read).await;
                     return Ok(read);
                 }
@@ -245,44 +258,45 @@ impl FlowHandle {
     }
 
     /// From the link to the application.
-    async fn downwards(&self, tcp: &TcpStream, activity: &Activity) -> io::Result<()> {
+    async fn downwards(&self, connection: &impl Connection, activity: &Activity) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let finished = self.take(&mut buffer);
             if buffer.len() > 1000 && Bug::LostByte.is_planted() {
                 buffer.pop();
             }
-            self.pass_on(tcp, &buffer, buffer.len(), activity).await?;
+            self.pass_on(connection, &buffer, buffer.len(), activity)
+                .await?;
             if finished {
                 // The last bytes came with the end, and nobody tells of it twice.
-                return socket2::SockRef::from(tcp).shutdown(std::net::Shutdown::Write);
+                return connection.finish().await;
             }
             if !buffer.is_empty() {
                 continue;
             }
-            self.readable(tcp).await?;
+            self.readable(connection).await?;
         }
     }
 
     /// How many bytes the link takes: waits until it takes some.
-    async fn room(&self, tcp: &TcpStream) -> io::Result<usize> {
+    async fn room(&self, connection: &impl Connection) -> io::Result<usize> {
         loop {
             let room = self.link.with(|link, now| link.room(now, self.id));
             if room > 0 {
                 return Ok(room);
             }
-            self.writable(tcp).await?;
+            self.writable(connection).await?;
         }
     }
 
     /// Hands all of `bytes` to the link, as fast as it takes them.
-    async fn write_all(&self, tcp: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+    async fn write_all(&self, connection: &impl Connection, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let taken = self.link.with(|link, _| link.write(self.id, rest));
             rest = &rest[taken..];
             if !rest.is_empty() {
-                self.writable(tcp).await?;
+                self.writable(connection).await?;
             }
         }
         Ok(())
@@ -300,7 +314,7 @@ impl FlowHandle {
     /// credit is given back as they leave.
     async fn pass_on(
         &self,
-        tcp: &TcpStream,
+        connection: &impl Connection,
         bytes: &[u8],
         came: usize,
         activity: &Activity,
@@ -313,8 +327,8 @@ impl FlowHandle {
         };
         let mut rest = bytes;
         while !rest.is_empty() {
-            tcp.writable().await?;
-            match tcp.try_write(rest) {
+            connection.writable().await?;
+            match connection.try_write(rest) {
                 Ok(written) => {
                     activity.note();
                     rest = &rest[written..];
@@ -326,24 +340,25 @@ impl FlowHandle {
                 Err(error) => return Err(error),
             }
         }
+        connection.flush().await?;
         give_back(owed);
         Ok(())
     }
 
     /// Waits until something can be taken from the link; an application that dies meanwhile is
     /// noticed.
-    async fn readable(&self, tcp: &TcpStream) -> io::Result<()> {
+    async fn readable(&self, connection: &impl Connection) -> io::Result<()> {
         tokio::select! {
             () = self.signals.readable.notified() => Ok(()),
-            error = failed(tcp) => Err(error),
+            error = failed(connection.tcp()) => Err(error),
         }
     }
 
     /// Waits until the link takes bytes; an application that dies meanwhile is noticed.
-    async fn writable(&self, tcp: &TcpStream) -> io::Result<()> {
+    async fn writable(&self, connection: &impl Connection) -> io::Result<()> {
         tokio::select! {
             () = self.signals.writable.notified() => Ok(()),
-            error = failed(tcp) => Err(error),
+            error = failed(connection.tcp()) => Err(error),
         }
     }
 

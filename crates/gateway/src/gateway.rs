@@ -38,6 +38,7 @@ use crate::{
     memory::{MemoryBudget, Reservation},
     offered::{self, Targets},
     options::{Role, TRANSPARENT},
+    origin_tls::OriginSessions,
     pace::Pace,
     policy::{OwnAddresses, Policy, SharedPolicy},
     random::random_instance,
@@ -361,6 +362,7 @@ impl Gateway {
                 descriptors: self.descriptors.of_peer(has_others),
                 refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
                 answers: Arc::default(),
+                origin_sessions: OriginSessions::default(),
             };
             let mut dials = self.config.dials.iter();
             let dial = dials.find(|dial| dial.key == key).map(|dial| {

@@ -13,6 +13,8 @@
 //!
 //! Origins are asked for plain content, in which the link finds repeats ([`AcceptEncoding`]).
 //!
+//! A [`Service`] is a web site that the listener stands for: requests have only a path, and go there.
+//!
 //! A WebSocket upgrade goes to the origin as one; its 101 turns the flow into a tunnel.
 //!
 //! Heads are written from what was parsed, so that the other side sees exactly what was judged
@@ -27,16 +29,17 @@ pub(crate) mod fields;
 #[cfg(test)]
 mod reference;
 mod request;
+mod service;
 
 pub use accept_encoding::AcceptEncoding;
 pub use answer::{Answer, AnswerError, AnswerTerms, Progress};
 pub use body::{Body, Chunk};
-pub use request::{HttpProxyError, ProxyRequest, Purpose, parse_head};
+pub use request::{Addressing, HttpProxyError, ProxyRequest, Purpose, parse_head};
+pub use service::{Origin, Served, Service, ServiceError};
 
 use std::fmt::Display;
 
 use crate::refusal::Refusal;
-use crate::target::Target;
 
 const HEAD_KIB_MAX: usize = 64;
 
@@ -69,6 +72,8 @@ pub struct Exchange {
     pub(crate) may_repeat: bool,
     /// What its answer depends on.
     pub terms: AnswerTerms,
+    /// The host that answers, of a service.
+    pub served: Option<Served>,
 }
 
 /// Where the first head in `received` ends: behind an empty line, of CRLF or of LF only, as sloppy
@@ -83,7 +88,7 @@ pub fn end_of_head(received: &[u8], searched: usize) -> Option<usize> {
 }
 
 /// The response to a request whose flow was refused.
-pub(crate) fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
+pub(crate) fn refused_response(refusal: Refusal, origin: &Origin) -> Vec<u8> {
     let status = match refusal {
         Refusal::NotAllowed
         | Refusal::OwnAddress
@@ -98,9 +103,11 @@ pub(crate) fn refused_response(refusal: Refusal, target: &Target) -> Vec<u8> {
         | Refusal::NameNotResolved
         | Refusal::ConnectionRefused
         | Refusal::Unreachable
+        | Refusal::Tls(_)
+        | Refusal::TlsUnknown
         | Refusal::LinkDown => "502 Bad Gateway",
     };
-    response(status, &format!("{target}: {refusal}"))
+    response(status, &format!("{origin}: {refusal}"))
 }
 
 /// The response to a client that has to sign in, or whose login was refused.
@@ -134,15 +141,15 @@ mod tests {
 
     #[test]
     fn a_refusal_has_a_status_and_says_why() {
-        let target = "example.org:80".parse().unwrap();
-        let text = |refusal| String::from_utf8(refused_response(refusal, &target)).unwrap();
+        let origin = Origin::plain("example.org:80".parse().unwrap());
+        let text = |refusal| String::from_utf8(refused_response(refusal, &origin)).unwrap();
         assert!(text(Refusal::NotAllowed).starts_with("HTTP/1.1 403 "));
         assert!(text(Refusal::TimedOut).starts_with("HTTP/1.1 504 "));
         assert!(text(Refusal::ConnectionRefused).starts_with("HTTP/1.1 502 "));
         for refusal in Refusal::all() {
             let response = text(refusal.clone());
             let (head, body) = response.split_once("\r\n\r\n").unwrap();
-            assert!(body.contains(&refusal.to_string()) && body.contains("example.org:80"));
+            assert!(body.contains(&refusal.to_string()) && body.contains("example.org"));
             assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
         }
     }

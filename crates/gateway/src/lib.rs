@@ -17,6 +17,7 @@
 //! lane, pace, wire, greeting, tls   one connection to the peer, over any stream of bytes
 //! via_proxy           that connection through an HTTP proxy
 //! offered, lookups    flows that the peer opened: names, targets, connections
+//! origin_tls          TLS with their targets
 //! history             the store of what was received, and what predictions ask it
 //! memory, descriptors what links and flows may take
 //! status, admin, local_socket, check   what users ask a gateway that runs
@@ -89,6 +90,7 @@ mod lane;
 mod link;
 mod lookups;
 mod offered;
+mod origin_tls;
 mod pace;
 #[allow(unsafe_code)]
 mod socket;

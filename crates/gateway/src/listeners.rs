@@ -36,15 +36,16 @@ use crate::{
     descriptors::{FlowDescriptor, UNPROVEN_CLIENTS_MAX},
     flow::FlowHandle,
     gateway::Gateway,
+    http_proxy::Addressing,
     intercept::handling::{Carriage, ClientAddress},
     keys::PublicKey,
     link::Standing,
-    options::{FORWARD, HTTP_PROXY, OptionSpec, SOCKS5, TRANSPARENT},
+    options::{FORWARD, HTTP_PROXY, OptionSpec, SERVICE, SOCKS5, TRANSPARENT},
     policy::Policy,
     rate_limited_log::RateLimitedLog,
     redirected::Redirected,
     refusal::Refusal,
-    target::Target,
+    target::{FlowTarget, Target},
     way_in::WayIn,
 };
 
@@ -63,7 +64,10 @@ type Serve = fn(Client) -> Serving;
 static SERVERS: &[(&OptionSpec, Serve)] = &[
     (&FORWARD, |client| Box::pin(client.forward())),
     (&SOCKS5, |client| Box::pin(client.socks())),
-    (&HTTP_PROXY, |client| Box::pin(client.http_proxy())),
+    (&HTTP_PROXY, |client| {
+        Box::pin(client.http(Addressing::Proxy))
+    }),
+    (&SERVICE, |client| Box::pin(client.service())),
     (&TRANSPARENT, |client| Box::pin(client.transparent())),
 ];
 
@@ -201,11 +205,16 @@ impl Client {
     }
 
     async fn open(&self, target: &Target, how: Carriage) -> Result<FlowHandle, Refusal> {
+        self.open_as(target.clone().into(), how).await
+    }
+
+    async fn open_as(&self, asked: FlowTarget, how: Carriage) -> Result<FlowHandle, Refusal> {
         self.request_came()?;
         let Listener {
             gateway, way_in, ..
         } = &*self.listener;
-        if let Some(server) = target
+        if let Some(server) = asked
+            .target
             .socket_address()
             .filter(|_| *way_in.option == TRANSPARENT)
             && let Ok(client) = self.tcp.peer_addr()
@@ -214,21 +223,28 @@ impl Client {
             return Ok(flow);
         }
         let within = self.listener.policy().timeouts.connect;
-        open_flow(gateway, target, way_in.peer, self.address, how, within).await
+        open_flow(gateway, asked, way_in.peer, self.address, how, within).await
     }
 
     /// Opens a flow, has `write` send what it takes of the first bytes with it, and waits until the target was reached.
     /// Says how many bytes it took.
     async fn open_and_wait(
         &self,
-        target: &Target,
+        asked: FlowTarget,
         write: impl FnOnce(&FlowHandle) -> usize,
     ) -> Result<(FlowHandle, usize), Refusal> {
-        let flow = self.open(target, self.plain_carriage(target)).await?;
+        let (is_for_tls, how) = (asked.tls.is_some(), self.plain_carriage(&asked.target));
+        let flow = self.open_as(asked, how).await?;
         let sent = write(&flow);
         let within = self.listener.policy().timeouts.connect + REPORT_TIME;
         match timeout(within, flow.signals().opened()).await {
             Ok(Standing::Open) => Ok((flow, sent)),
+            // So an earlier version refuses it.
+            Ok(Standing::Refused(Refusal::NameNotResolved))
+                if is_for_tls && !flow.peer_speaks_tls_to_targets() =>
+            {
+                Err(Refusal::TlsUnknown)
+            }
             Ok(Standing::Refused(refusal)) => Err(refusal),
             // The flow may have gone along with this end's hello, which the peer has not answered, or refused.
             Ok(Standing::Reset(ResetReason::LaneLost) | Standing::Opening) | Err(_)
@@ -247,21 +263,22 @@ impl Client {
     }
 }
 
-/// Opens a flow of a client to `target`, for which a link may have to come up: within so long.
+/// Opens a flow of a client, for which a link may have to come up: within so long.
 async fn open_flow(
     gateway: &Gateway,
-    target: &Target,
+    asked: FlowTarget,
     peer: Option<PublicKey>,
     client: IpAddr,
     how: Carriage,
     within: Duration,
 ) -> Result<FlowHandle, Refusal> {
-    let link = timeout(within, gateway.link(target, peer)).await;
+    let link = timeout(within, gateway.link(&asked.target, peer)).await;
     let link = link.map_err(|_| Refusal::LinkDown)??;
-    let target = match how.client_address {
-        ClientAddress::Keep => target.to_wire_of_client(client),
-        ClientAddress::Hidden | ClientAddress::ProxyV2 => target.to_string(),
+    let client = match how.client_address {
+        ClientAddress::Keep => Some(client),
+        ClientAddress::Hidden | ClientAddress::ProxyV2 => None,
     };
+    let target = FlowTarget { client, ..asked }.to_string();
     let (id, signals) = link
         .open_flow(&target, how.is_excluded)
         .map_err(|error| match error {

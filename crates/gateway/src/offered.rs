@@ -1,25 +1,23 @@
 //! Flows that the other end opens: allowed targets are connected to, others refused.
 
-use std::{
-    future::pending,
-    mem::discriminant,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::pending, mem::discriminant, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
 use crate::{
     descriptors::PeerDescriptors,
-    flow::FlowHandle,
+    flow::{
+        FlowHandle,
+        connection::{Connection, InsideTls},
+    },
     intercept::{self, ConnectError, answers::Answers},
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
+    origin_tls::OriginSessions,
     policy::{Policy, SharedPolicy},
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
-    target::{Host, Target},
+    target::{FlowTarget, Host, Target},
 };
 
 /// The time for a connection that finds out why a server did not answer a client's address.
@@ -34,6 +32,7 @@ pub(crate) struct Targets {
     pub(crate) descriptors: PeerDescriptors,
     pub(crate) refusals: RateLimitedLog,
     pub(crate) answers: Arc<Answers>,
+    pub(crate) origin_sessions: OriginSessions,
 }
 
 /// Serves the flows that are offered on `link`, until it ends.
@@ -65,13 +64,13 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
         Err(refusal) => return targets.refuse(&link, &offer, refusal),
     };
     let connected = tokio::select! {
-        connected = connect(&offer.target, &policy, &targets.lookups) => connected,
+        connected = targets.connect(&offer.target, &policy) => connected,
         // The other end no longer wants it.
         _ = signals.over() => return,
     };
     match connected {
-        Ok((tcp, target, client)) => {
-            let address = tcp.peer_addr().ok().map(|address| address.ip());
+        Ok((connected, FlowTarget { target, client, .. })) => {
+            let address = connected.tcp().peer_addr().ok().map(|address| address.ip());
             let host = target.host.to_string();
             let excluded = offer.excluded || policy.exclude.excludes(&host, address, target.port);
             link.with(|link, _| link.accept_flow(offer.flow, excluded));
@@ -81,8 +80,15 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
                     None => pending().await,
                 }
             };
+            let idle = policy.timeouts.idle;
+            let running = async {
+                match connected {
+                    Connected::Plain(tcp) => handle.run(tcp, Vec::new(), idle).await,
+                    Connected::InsideTls(tls) => handle.run(*tls, Vec::new(), idle).await,
+                }
+            };
             tokio::select! {
-                _ = handle.run(tcp, Vec::new(), policy.timeouts.idle) => {}
+                _ = running => {}
                 // It would wait for ever. Dropped, it is reset on both sides.
                 () = answers_gone => targets.refusals.add(
                     "answers",
@@ -99,7 +105,44 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
     }
 }
 
+/// A connection to a target.
+enum Connected {
+    Plain(TcpStream),
+    InsideTls(Box<InsideTls>),
+}
+
+impl Connected {
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Connected::Plain(tcp) => tcp,
+            Connected::InsideTls(tls) => tls.tcp(),
+        }
+    }
+}
+
 impl Targets {
+    /// Connects as the text asks for it.
+    async fn connect(
+        &self,
+        text: &str,
+        policy: &Policy,
+    ) -> Result<(Connected, FlowTarget), Refusal> {
+        let asked = FlowTarget::from_wire(text).map_err(|_| Refusal::NameNotResolved)?;
+        let connecting = connect(&asked, policy, &self.lookups);
+        let Some(protocols) = &asked.tls else {
+            return Ok((Connected::Plain(connecting.await?), asked));
+        };
+        let connecting = async {
+            let tcp = connecting.await?;
+            let (trust, sessions) = (&policy.origin_trust, &self.origin_sessions);
+            trust.connect(tcp, &asked.target, protocols, sessions).await
+        };
+        // The other end waits no longer.
+        let tls = timeout(policy.timeouts.connect, connecting).await;
+        let tls = Box::new(tls.map_err(|_| Refusal::TimedOut)??);
+        Ok((Connected::InsideTls(tls), asked))
+    }
+
     fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {
         let refused = format!(
             "refused a connection for the peer {} to {}: {}",
@@ -116,17 +159,17 @@ impl Targets {
 /// Connects to the first address of `target` that is allowed and answers, from the address of the client that it may
 /// name.
 async fn connect(
-    target: &str,
+    asked: &FlowTarget,
     policy: &Policy,
     lookups: &PeerLookups,
-) -> Result<(TcpStream, Target, Option<IpAddr>), Refusal> {
-    let (target, client) =
-        Target::from_wire_of_client(target).map_err(|_| Refusal::NameNotResolved)?;
+) -> Result<TcpStream, Refusal> {
+    let FlowTarget { target, client, .. } = asked;
+    let client = *client;
     client.map_or(Ok(()), |client| policy.judge_client(client))?;
     let connecting = async {
         let host = target.host.to_string();
         let mut refusal = Refusal::NotAllowed;
-        for address in resolve(&target, policy, lookups).await? {
+        for address in resolve(target, policy, lookups).await? {
             if let Err(reason) = policy.judge(&host, address) {
                 refusal = reason;
                 continue;
@@ -147,7 +190,7 @@ async fn connect(
     // The other end waits no longer.
     let of_probe = client.map_or(Duration::ZERO, |_| PROBE.min(within / 4));
     match timeout(within - of_probe, connecting).await {
-        Ok(connected) => Ok((connected?, target, client)),
+        Ok(connected) => connected,
         Err(_) => match target.socket_address().filter(|_| client.is_some()) {
             Some(address) => Err(why_client_is_not_answered(address, of_probe).await),
             None => Err(Refusal::TimedOut),

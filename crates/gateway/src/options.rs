@@ -53,6 +53,8 @@ pub struct OptionSpec {
 pub(crate) enum Entrance {
     /// One target.
     Forward,
+    /// One web site.
+    Service,
     /// Any target that they name. They can be asked for a password.
     Proxy,
     /// The targets that they connect to, without knowing about this listener.
@@ -393,6 +395,14 @@ options! {
              given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
             .entrance(Entrance::Proxy)
             .brief("Serve an HTTP proxy");
+        SERVICE = OptionSpec::new(NEAR, "service", "PORT=URL[,HOST...]", Nothing,
+            "Serve this web site at a local port or address by plain HTTP, as in 5000=https://registry.example.org. \
+             Clients use http://localhost:5000 instead of the site's URL. The far end speaks TLS with the site, and \
+             verifies its certificate. The site's `allow` rule there must cover it. In full, the value is \
+             [HOST:]PORT=URL[,HOST[:PORT]...][@PEER]. Redirects to a HOST also go through this listener. PEER is a \
+             peer's name or key. Beyond loopback it needs `clients` or `open_to_all`.")
+            .repeats().with_commas().entrance(Entrance::Service)
+            .brief("Serve a web site at a local port");
         TRANSPARENT = OptionSpec::new(NEAR, "transparent", "[HOST:]PORT", Nothing,
             "Accept connections that the firewall of this machine redirects to this port, and carry each to its \
              original destination. Programs then need no proxy. `refrain intercept on` makes the firewall's rules. \
@@ -439,6 +449,16 @@ options! {
              an address, or a range such as 10.0.0.0/8 or fd00::/8. The peer can then use any of these addresses. It \
              needs CAP_NET_RAW, and `refrain intercept on --far`. Reloaded on SIGHUP.").repeats().reloads(FAR)
             .brief("Connect from these clients' own addresses");
+        ORIGIN_CA = OptionSpec::new(FAR, "origin_ca", "FILE",
+            Described("those of this system"),
+            "Accept certificates of HTTPS origins from the CAs in this file (PEM), and from no others. This end \
+             connects to the origins of the near end's `--service`, and verifies their certificates. To keep the CAs of \
+             this system, also give their file, such as /etc/ssl/certs/ca-certificates.crt. Reloaded on SIGHUP.")
+            .repeats().reloads(FAR)
+            .brief("Trust these CAs for HTTPS origins");
+        ORIGIN_CRL = OptionSpec::new(FAR, "origin_crl", "FILE", Nothing,
+            "Refuse the certificates of HTTPS origins that are in this certificate revocation list (PEM or DER). Without \
+             it, revoked certificates are accepted until they expire. Reloaded on SIGHUP.").repeats().reloads(FAR);
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),
             "Let only clients with these addresses connect to this end's listeners for applications: an address, \

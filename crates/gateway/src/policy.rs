@@ -11,6 +11,7 @@ use crate::{
     intercept::rule::InterceptRule,
     keys::PublicKey,
     machine::is_of_this_machine,
+    origin_tls::OriginTrust,
     refusal::Refusal,
     rules::{AllowRules, ExcludeRules, Route},
     shared::Shared,
@@ -24,6 +25,8 @@ pub(crate) struct Policy {
     pub allow: AllowRules,
     /// The addresses of clients that this end connects from for its peer.
     client_addresses: Vec<IpNet>,
+    /// The certificates of HTTPS origins that this end accepts.
+    pub(crate) origin_trust: OriginTrust,
     /// The peers that flows to some targets go to.
     pub(crate) routes: Vec<Route>,
     /// What is sent as it is.
@@ -54,6 +57,7 @@ impl Policy {
             own,
             allow: config.allow.clone(),
             client_addresses: config.client_addresses.clone(),
+            origin_trust: config.origin_trust.clone(),
             routes: config.routes.clone(),
             exclude: config.exclude.clone(),
             intercept: config.intercept.clone(),

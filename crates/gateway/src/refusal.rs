@@ -23,6 +23,10 @@ macro_rules! refusals {
             $($(#[$doc])* $name,)*
             /// A limit of one of the gateways was reached.
             Limit(Limit),
+            /// The connecting end was to speak TLS with the target, and could not. The reason is its own.
+            Tls(Cow<'static, str>),
+            /// The connecting end is of a version that does not speak TLS with targets.
+            TlsUnknown,
             /// This end is shutting down.
             OwnDraining,
         }
@@ -33,6 +37,8 @@ macro_rules! refusals {
                 match self {
                     $(Refusal::$name => refusal::$code,)*
                     Refusal::Limit(_) => refusal::LIMIT,
+                    Refusal::Tls(_) => refusal::TLS,
+                    Refusal::TlsUnknown => refusal::OTHER,
                     Refusal::OwnDraining => refusal::DRAINING,
                 }
             }
@@ -49,6 +55,12 @@ macro_rules! refusals {
                 match self {
                     $(Refusal::$name => $words.replace("{end}", connecting_end),)*
                     Refusal::Limit(limit) => limit.describe(connecting_end),
+                    Refusal::Tls(reason) => {
+                        format!("TLS between {connecting_end} and the target failed: {reason}")
+                    }
+                    Refusal::TlsUnknown => format!(
+                        "{connecting_end} is of an earlier version, which does not speak TLS with targets: upgrade it"
+                    ),
                     Refusal::OwnDraining => "this end is shutting down".to_owned(),
                 }
             }
@@ -122,13 +134,15 @@ impl Refusal {
             | Refusal::TargetReset
             | Refusal::OwnAddress
             | Refusal::ClientAddress
-            | Refusal::AnswersElsewhere => true,
+            | Refusal::AnswersElsewhere
+            | Refusal::Tls(_) => true,
             Refusal::Other
             | Refusal::LinkDown
             | Refusal::Draining
             | Refusal::LaneLost
             | Refusal::Misconfirmed
             | Refusal::Limit(_)
+            | Refusal::TlsUnknown
             | Refusal::OwnDraining => false,
         }
     }
@@ -142,20 +156,23 @@ impl Refusal {
     pub(crate) fn wire_text(&self) -> String {
         match self {
             Refusal::Limit(limit) => limit.text.to_string(),
+            Refusal::Tls(reason) => reason.to_string(),
             refusal => refusal.describe("the peer"),
         }
     }
 
     /// The refusal that a peer sent. A code from a later version becomes [`Refusal::Other`].
     pub(crate) fn from_wire(code: u8, text: &str) -> Refusal {
-        if code == refusal::LIMIT {
-            return Refusal::Limit(Limit {
-                // A peer's text goes to logs and terminals.
-                text: text.replace(char::is_control, "?").into(),
+        // A peer's text goes to logs and terminals.
+        let text = || text.replace(char::is_control, "?").into();
+        match code {
+            refusal::LIMIT => Refusal::Limit(Limit {
+                text: text(),
                 is_own: false,
-            });
+            }),
+            refusal::TLS => Refusal::Tls(text()),
+            code => Refusal::of_code(code),
         }
-        Refusal::of_code(code)
     }
 
     /// In the words of the end that refused, for its own log. Displayed, a refusal is in those
@@ -223,7 +240,7 @@ mod tests {
     impl Refusal {
         /// Each refusal once, in the order of the wire codes.
         pub(crate) fn all() -> impl Iterator<Item = Refusal> {
-            (0..=refusal::ANSWERS_ELSEWHERE).map(|code| Refusal::from_wire(code, ""))
+            (0..=refusal::TLS).map(|code| Refusal::from_wire(code, ""))
         }
     }
 

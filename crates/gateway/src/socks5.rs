@@ -163,6 +163,8 @@ pub(crate) fn reply_refused(refusal: Refusal) -> Vec<u8> {
         | Refusal::Draining
         | Refusal::OwnDraining
         | Refusal::TargetReset
+        | Refusal::Tls(_)
+        | Refusal::TlsUnknown
         | Refusal::LaneLost
         | Refusal::Misconfirmed => GENERAL_FAILURE,
         Refusal::NotAllowed

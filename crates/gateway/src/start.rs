@@ -61,10 +61,11 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
         tracing::info!(kind = "lanes", %address, "listening");
     }
     for (socket, way_in) in for_applications {
-        let (kind, address, target) = (way_in.kind(), way_in.listen, &way_in.target);
+        let (kind, address) = (way_in.kind(), way_in.listen);
         // `target` is a field of each line already: the module that logs it.
-        let forward_target = target.as_ref().map(tracing::field::display);
-        tracing::info!(kind, %address, forward_target, "listening");
+        let forward_target = way_in.target.as_ref().map(tracing::field::display);
+        let site = way_in.service.as_ref().map(tracing::field::display);
+        tracing::info!(kind, %address, forward_target, site, "listening");
         let serving = Listener::serve(socket, way_in, None, Arc::clone(&gateway));
         tasks.listeners.spawn(serving);
     }

@@ -16,6 +16,7 @@ use refrain_proto::{
     },
     limited,
     link::{FlowPredictions, FlowStatus, LinkStatus},
+    targets::place,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -26,7 +27,7 @@ use crate::{
     last_error::LastError,
     machine::{cpu_time, resident_bytes},
     options::TRANSPARENT,
-    target::Target,
+    target::FlowTarget,
 };
 pub use store::{Store, StoreAlso};
 pub use targets::{CarriedBytes, TargetTraffic};
@@ -509,10 +510,9 @@ impl Flow {
             Some(false) => "the other end heeds no predictions",
             None => UNPREDICTED,
         };
-        let (target, client) = match Target::from_wire_of_client(&flow.target) {
-            Ok((target, Some(client))) => (target.to_string(), Some(client)),
-            _ => (flow.target.clone(), None),
-        };
+        let client = FlowTarget::from_wire(&flow.target).ok();
+        let client = client.and_then(|target| target.client);
+        let target = place(&flow.target).to_owned();
         Flow {
             id: flow.id.0,
             peer: peer.to_owned(),

@@ -79,8 +79,119 @@ pub enum TargetError {
     NameTooLong,
 }
 
-/// Separates a target and the address of the client, on the wire.
+/// What a flow is opened for: a target, and how the end that connects is to do it.
+///
+/// On the wire it is a text of words: `example.org:80`, `tls://example.org:443 alpn=http/1.1`, or
+/// `example.org:80 from 192.0.2.1`. Ends of before know only the first form, and refuse the others as names that do
+/// not resolve. The first word tells which flows have the same data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowTarget {
+    /// Where to connect to.
+    pub target: Target,
+    /// If the end that connects speaks TLS with the target: the protocols that it offers there (ALPN).
+    pub tls: Option<Protocols>,
+    /// The client whose address the target is to see, instead of that of the end that connects.
+    pub client: Option<IpAddr>,
+}
+
+/// Names of protocols, for ALPN (RFC 7301).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Protocols(Vec<String>);
+
+/// What precedes a target with which TLS is spoken.
+const TLS: &str = "tls://";
+/// What precedes the names of protocols.
+const ALPN: &str = "alpn=";
+/// Separates a target and the address of the client.
 const OF_CLIENT: &str = " from ";
+
+impl FlowTarget {
+    /// Reads the wire form.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or longer than [`TARGET_BYTES_MAX`].
+    pub fn from_wire(text: &str) -> Result<FlowTarget, TargetError> {
+        if text.len() > TARGET_BYTES_MAX {
+            return Err(TargetError::TooLong);
+        }
+        let (rest, client) = match text.split_once(OF_CLIENT) {
+            Some((rest, client)) => {
+                let client: IpAddr = client.parse().map_err(|_| TargetError::BadName)?;
+                (rest, Some(client.to_canonical()))
+            }
+            None => (text, None),
+        };
+        let Some(over_tls) = rest.strip_prefix(TLS) else {
+            let target = rest.parse()?;
+            return Ok(FlowTarget {
+                target,
+                tls: None,
+                client,
+            });
+        };
+        let (target, protocols) = over_tls.split_once(' ').ok_or(TargetError::BadName)?;
+        let protocols = protocols.strip_prefix(ALPN).and_then(Protocols::parse);
+        Ok(FlowTarget {
+            target: target.parse()?,
+            tls: Some(protocols.ok_or(TargetError::BadName)?),
+            client,
+        })
+    }
+}
+
+impl From<Target> for FlowTarget {
+    fn from(target: Target) -> FlowTarget {
+        FlowTarget {
+            target,
+            tls: None,
+            client: None,
+        }
+    }
+}
+
+impl fmt::Display for FlowTarget {
+    /// Writes the wire form.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.tls {
+            Some(protocols) => write!(f, "{TLS}{} {ALPN}{}", self.target, protocols.0.join(","))?,
+            None => self.target.fmt(f)?,
+        }
+        match self.client {
+            Some(client) => write!(f, "{OF_CLIENT}{}", client.to_canonical()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Protocols {
+    const COUNT_MAX: usize = 4;
+    const NAME_BYTES_MAX: usize = 32;
+
+    /// HTTP/1.1, the only protocol.
+    pub(crate) fn http1() -> Protocols {
+        Protocols(vec!["http/1.1".to_owned()])
+    }
+
+    /// Reads names that commas separate.
+    fn parse(text: &str) -> Option<Protocols> {
+        let is_name = |name: &str| {
+            (1..=Protocols::NAME_BYTES_MAX).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+        let is_list = names.len() <= Protocols::COUNT_MAX && names.iter().all(|name| is_name(name));
+        is_list.then_some(Protocols(names))
+    }
+
+    /// The names, as TLS has them.
+    pub(crate) fn names(&self) -> Vec<Vec<u8>> {
+        self.0
+            .iter()
+            .map(|name| name.clone().into_bytes())
+            .collect()
+    }
+}
 
 impl Target {
     /// A target from its parts; an error for port 0.
@@ -115,30 +226,6 @@ impl Target {
             true => Err(TargetError::BadIpv4),
             false => Ok(self),
         }
-    }
-
-    /// The wire form of a flow of which the server is to see the client's address.
-    pub(crate) fn to_wire_of_client(&self, client: IpAddr) -> String {
-        format!("{self}{OF_CLIENT}{}", client.to_canonical())
-    }
-
-    /// Reads the wire form, with the client's address if that is given.
-    pub(crate) fn from_wire_of_client(text: &str) -> Result<(Target, Option<IpAddr>), TargetError> {
-        let Some((target, client)) = text.split_once(OF_CLIENT) else {
-            return Ok((Target::from_wire(text.as_bytes())?, None));
-        };
-        let client: IpAddr = client.parse().map_err(|_| TargetError::BadName)?;
-        let client = client.to_canonical();
-        Ok((Target::from_wire(target.as_bytes())?, Some(client)))
-    }
-
-    /// Reads the wire form.
-    pub fn from_wire(bytes: &[u8]) -> Result<Target, TargetError> {
-        if bytes.len() > TARGET_BYTES_MAX {
-            return Err(TargetError::TooLong);
-        }
-        let text = std::str::from_utf8(bytes).map_err(|_| TargetError::BadName)?;
-        text.parse()
     }
 }
 
@@ -398,15 +485,16 @@ mod tests {
         assert!(format!("{name}:80").parse::<Target>().is_ok());
         let longer = format!("{name}a:80");
         assert_eq!(longer.parse::<Target>(), Err(TargetError::NameTooLong));
-        let oversized = vec![b'a'; TARGET_BYTES_MAX + 1];
-        assert_eq!(Target::from_wire(&oversized), Err(TargetError::TooLong));
+        let oversized = "a".repeat(TARGET_BYTES_MAX + 1);
+        assert_eq!(oversized.parse::<Target>(), Err(TargetError::TooLong));
+        assert_eq!(FlowTarget::from_wire(&oversized), Err(TargetError::TooLong));
     }
 
     proptest! {
         #[test]
         fn what_parses_round_trips(text in "[a-z0-9.:\\[\\]-]{0,40}(:[0-9]{1,5})?") {
             if let Ok(target) = text.parse::<Target>() {
-                let again = Target::from_wire(target.to_string().as_bytes());
+                let again = target.to_string().parse::<Target>();
                 prop_assert_eq!(again, Ok(target));
             }
         }
@@ -425,10 +513,59 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_parse_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            if let Ok(target) = Target::from_wire(&bytes) {
-                prop_assert!(target.to_string().len() <= TARGET_BYTES_MAX);
+        fn any_text_of_a_flow_parses_or_fails(
+            text in "(tls://)?[a-z0-9.:]{0,20}(:[0-9]{1,5})?( alpn=[a-z0-9/.,]{0,20})?( from [0-9a-f.:]{0,15})?"
+        ) {
+            if let Ok(target) = FlowTarget::from_wire(&text) {
+                let written = target.to_string();
+                prop_assert!(written.len() <= TARGET_BYTES_MAX);
+                prop_assert_eq!(FlowTarget::from_wire(&written), Ok(target));
             }
         }
+
+        #[test]
+        fn how_to_connect_round_trips(is_tls: bool, client in proptest::option::of(any::<IpAddr>())) {
+            let target = FlowTarget {
+                target: "example.org:443".parse().unwrap(),
+                tls: is_tls.then(Protocols::http1),
+                client: client.map(|client| client.to_canonical()),
+            };
+            prop_assert_eq!(FlowTarget::from_wire(&target.to_string()), Ok(target));
+        }
+    }
+
+    #[test]
+    fn a_flow_s_text_has_one_form() {
+        for text in [
+            "example.org:80",
+            "example.org:80 from 192.0.2.1",
+            "tls://example.org:443 alpn=http/1.1",
+            "tls://[::1]:443 alpn=h2,http/1.1 from 2001:db8::1",
+        ] {
+            let target = FlowTarget::from_wire(text).expect(text);
+            assert_eq!(target.to_string(), text);
+        }
+        for text in [
+            "",
+            "tls://example.org:443",
+            "tls://example.org:443 alpn=",
+            "tls://example.org:443 alpn=a,",
+            "tls://example.org:443 alpn=a,b,c,d,e",
+            "tls://example.org:443 alpn=a b",
+            "tls://example.org:443 h2",
+            "tls://example.org alpn=h2",
+            "tls://tls://example.org:443 alpn=h2",
+            "TLS://example.org:443 alpn=h2",
+            "example.org:443 alpn=h2",
+            "example.org:80 from ",
+            "example.org:80 from example.org",
+            "example.org:80 from 192.0.2.1 from 192.0.2.2",
+            "example.org:80 from 192.0.2.1 alpn=h2",
+        ] {
+            assert!(FlowTarget::from_wire(text).is_err(), "{text}");
+        }
+        let long = "a".repeat(Protocols::NAME_BYTES_MAX + 1);
+        let text = format!("tls://example.org:443 alpn={long}");
+        assert!(FlowTarget::from_wire(&text).is_err());
     }
 }

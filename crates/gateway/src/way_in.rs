@@ -1,8 +1,9 @@
 //! A way in: a listener by which applications reach the link, as options ask for it.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use crate::{
+    http_proxy::Service,
     intercept::handling::Handling,
     keys::PublicKey,
     options::{Entrance, OptionSpec},
@@ -18,6 +19,8 @@ pub struct WayIn {
     pub listen: SocketAddr,
     /// Where all its connections go; `None` where its clients say it.
     pub target: Option<Target>,
+    /// The web site that it serves.
+    pub service: Option<Arc<Service>>,
     /// The peer behind which that is, if the option names one.
     pub peer: Option<PublicKey>,
     /// How redirected connections are handled that come here.
@@ -31,6 +34,7 @@ impl WayIn {
             option,
             listen,
             target: None,
+            service: None,
             peer: None,
             handling: Handling::PLAIN,
         }

@@ -32,6 +32,8 @@ pub mod refusal {
     pub const CLIENT_ADDRESS: u8 = 13;
     /// The target answers the connecting end, but not the client's address from there.
     pub const ANSWERS_ELSEWHERE: u8 = 14;
+    /// The connecting end was to speak TLS with the target, and could not; the text says why.
+    pub const TLS: u8 = 15;
 }
 
 /// Codes of RESET. An end takes one that it does not know as [`GATEWAY`](reset::GATEWAY).
@@ -95,4 +97,5 @@ pub(crate) mod feature {
 pub(crate) mod capability {
     pub(crate) const SHARES_WINDOW: u64 = 1;
     pub(crate) const HAS_LONG_SPAN: u64 = 2;
+    pub(crate) const TLS_TO_TARGETS: u64 = 4;
 }

@@ -19,6 +19,7 @@
 //!   mask           1        bits of the PACK mask of its chunks
 //!                           and from version 2 on:
 //!   capabilities   varint   1: shares a window, of which its own size follows; 2: the span of its caches is long
+//!                           4: speaks TLS with targets
 //!   window         varint   plain bytes that this end can hold for its readers
 //! ```
 //!
@@ -73,6 +74,8 @@ pub struct Hello {
     pub window_bytes: Option<u64>,
     /// Whether the span of this end's caches is longer than their window, if the other end's is.
     pub has_long_span: bool,
+    /// Whether this end speaks TLS with targets of which an OPEN says so.
+    pub speaks_tls_to_targets: bool,
 }
 
 /// Why a hello is none that this end can answer.
@@ -114,6 +117,7 @@ impl Hello {
             counts_confirmations: false,
             window_bytes: None,
             has_long_span: false,
+            speaks_tls_to_targets: false,
         }
     }
 
@@ -135,7 +139,8 @@ impl Hello {
         body.extend(self.offers.map(|terms| terms.mask.count()));
         let capability = |is_there: bool, bit: u64| if is_there { bit } else { 0 };
         let capabilities = capability(self.window_bytes.is_some(), SHARES_WINDOW)
-            | capability(self.has_long_span, HAS_LONG_SPAN);
+            | capability(self.has_long_span, HAS_LONG_SPAN)
+            | capability(self.speaks_tls_to_targets, TLS_TO_TARGETS);
         push_varint(&mut body, capabilities);
         self.window_bytes
             .into_iter()
@@ -211,6 +216,7 @@ impl Hello {
             counts_confirmations: features & COUNTS_CONFIRMATIONS != 0,
             window_bytes,
             has_long_span: capabilities & HAS_LONG_SPAN != 0,
+            speaks_tls_to_targets: capabilities & TLS_TO_TARGETS != 0,
         };
         (hello.instance != 0).then_some(hello)
     }
@@ -234,6 +240,7 @@ mod tests {
             counts_confirmations: true,
             window_bytes: Some(64 << 20),
             has_long_span: true,
+            speaks_tls_to_targets: true,
         }
     }
 
@@ -267,6 +274,7 @@ mod tests {
         let without = Hello {
             window_bytes: None,
             has_long_span: false,
+            speaks_tls_to_targets: false,
             ..hello()
         };
         let mut bytes = written(without);
@@ -284,6 +292,7 @@ mod tests {
         let expected = Hello {
             window_bytes: None,
             has_long_span: false,
+            speaks_tls_to_targets: false,
             ..hello()
         };
         assert_eq!(read, expected);

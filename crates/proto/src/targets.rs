@@ -14,7 +14,8 @@ use crate::{
 
 /// The place that a target names, without the words that may follow it. Those are for the end that connects. Flows to
 /// one place share a lane, and are expected to have the same data.
-pub(crate) fn place(target: &str) -> &str {
+#[must_use]
+pub fn place(target: &str) -> &str {
     target.split(' ').next().unwrap_or_default()
 }
 

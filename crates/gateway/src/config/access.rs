@@ -48,7 +48,7 @@ impl Config {
         if self.access.users.is_some() && !self.ways_in.iter().any(WayIn::is_proxy) {
             return Err(settings.wrong(
                 &PROXY_AUTH,
-                "needs --socks5 or --http-proxy (--forward and --transparent cannot ask for a password: use --clients)",
+                "needs --socks5 or --http-proxy (--forward, --service and --transparent cannot ask for a password: use --clients)",
             ));
         }
         for (index, way_in) in self.ways_in.iter().enumerate() {

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use super::{Config, FindPeer};
 use crate::address::{self, ListenError};
-use crate::intercept::{handling::Handling, rule::InterceptRule};
+use crate::intercept::rule::InterceptRule;
 use crate::options::{
-    ADMIN, Entrance, FORWARD, INTERCEPT, LISTEN, OptionSpec, TRANSPARENT, ways_in,
+    ADMIN, Entrance, FORWARD, INTERCEPT, LISTEN, OptionSpec, SERVICE, TRANSPARENT, ways_in,
 };
 use crate::settings::{BoxedError, ConfigError, Settings};
 use crate::target::{Target, TargetError};
@@ -66,6 +67,7 @@ pub(super) fn read_ways_in(
 ) -> Result<Vec<WayIn>, ConfigError> {
     let read = |spec: &'static OptionSpec| match spec.entrance {
         Some(Entrance::Forward) => settings.many_with(spec, |text| parse_forward(text, find_peer)),
+        Some(Entrance::Service) => settings.many_with(spec, |text| parse_service(text, find_peer)),
         Some(Entrance::Transparent) => {
             let listeners = settings.many_with(spec, address::parse_redirected)?;
             let addresses = listeners.into_iter().flatten();
@@ -150,10 +152,8 @@ pub(super) fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn
         )
     };
     let listen = address::parse_listen(listen)
-        .map_err(|error| wrong_target(text).unwrap_or_else(|| wrong("listener", listen, &error)));
+        .map_err(|error| wrong_target(text).unwrap_or_else(|| wrong("listener", listen, &error)))?;
     Ok(WayIn {
-        option: &FORWARD,
-        listen: listen?,
         target: Some(
             target
                 .parse::<Target>()
@@ -161,7 +161,23 @@ pub(super) fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn
                 .map_err(|error| wrong("target", target, &error))?,
         ),
         peer: find_peer(peer)?,
-        handling: Handling::PLAIN,
+        ..WayIn::any_target(&FORWARD, listen)
+    })
+}
+
+/// `LISTEN=URL[,HOST...]`, with `@PEER` or without.
+fn parse_service(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedError> {
+    let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
+    let (listen, site) = ends.split_once('=').ok_or(
+        "expected a listener and a URL, such as 5000=https://registry.example.org or \
+         10.0.0.5:5000=https://registry.example.org",
+    )?;
+    let listen = address::parse_listen(listen);
+    let listen = listen.map_err(|error| format!("invalid listener: {error}"))?;
+    Ok(WayIn {
+        service: Some(Arc::new(site.parse()?)),
+        peer: find_peer(peer)?,
+        ..WayIn::any_target(&SERVICE, listen)
     })
 }
 

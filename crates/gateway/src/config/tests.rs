@@ -79,6 +79,7 @@ fn forward(listen: &str, target: &str) -> WayIn {
         option: &FORWARD,
         listen: listen.parse().unwrap(),
         target: Some(target.parse().unwrap()),
+        service: None,
         peer: None,
     }
 }

@@ -105,7 +105,7 @@ impl FlowHandle {
         idle: Duration,
     ) -> Ended {
         let activity = Activity::new();
-        let mut answer = Answer::new(exchange.terms);
+        let mut answer = Answer::new(exchange.terms).served_from(exchange.served.clone());
         let steps = Steps {
             is_begun: AtomicBool::new(sent > 0),
             ..Steps::default()

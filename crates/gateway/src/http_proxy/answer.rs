@@ -6,7 +6,7 @@
 
 use httparse::{Header, Response};
 
-use super::{Body, HEAD_BYTES_MAX, HEAD_KIB_MAX, WEBSOCKET, end_of_head, fields, response};
+use super::{Body, HEAD_BYTES_MAX, HEAD_KIB_MAX, Served, WEBSOCKET, end_of_head, fields, response};
 
 /// What of a request its answer depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,7 @@ pub struct AnswerTerms {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     terms: AnswerTerms,
+    served: Option<Served>,
     state: State,
     has_begun: bool,
     has_excess: bool,
@@ -134,12 +135,19 @@ impl Answer {
     pub fn new(terms: AnswerTerms) -> Answer {
         Answer {
             terms,
+            served: None,
             state: State::Head(Vec::new()),
             has_begun: false,
             has_excess: false,
             origin_stays: false,
             client_stays: false,
         }
+    }
+
+    /// The same of a service's host.
+    #[must_use]
+    pub fn served_from(self, served: Option<Served>) -> Answer {
+        Answer { served, ..self }
     }
 
     /// Takes the next bytes of the origin, and leaves those that the client is to get now.
@@ -225,7 +233,8 @@ impl Answer {
                 None if held.len() < HEAD_BYTES_MAX => return,
                 Some(_) | None => break Progress::Failed(AnswerError::HeadTooLarge),
             };
-            let rewritten = rewrite(&held[..end], self.terms, is_request_sent);
+            let (terms, served) = (self.terms, self.served.as_ref());
+            let rewritten = rewrite(&held[..end], terms, served, is_request_sent);
             match rewritten {
                 Ok(Rewritten::Interim(head)) => {
                     if self.terms.client_minor > 0 {
@@ -313,7 +322,12 @@ fn may_be_answer(held: &[u8]) -> bool {
     line[..known] == BEGINNING[..known]
 }
 
-fn rewrite(head: &[u8], terms: AnswerTerms, is_request_sent: bool) -> Result<Rewritten, Malformed> {
+fn rewrite(
+    head: &[u8],
+    terms: AnswerTerms,
+    served: Option<&Served>,
+    is_request_sent: bool,
+) -> Result<Rewritten, Malformed> {
     let unfolded;
     let head = match has_folds(head) {
         true => {
@@ -340,12 +354,13 @@ fn rewrite(head: &[u8], terms: AnswerTerms, is_request_sent: bool) -> Result<Rew
         rewritten.push(b' ');
         rewritten.extend(answer.reason.unwrap_or_default().as_bytes());
         rewritten.extend(b"\r\n");
+        let line = (code, minor);
         frame(
             rewritten,
-            code,
+            line,
             answer.headers,
-            minor,
             terms,
+            served,
             is_request_sent,
         )
     })
@@ -354,10 +369,10 @@ fn rewrite(head: &[u8], terms: AnswerTerms, is_request_sent: bool) -> Result<Rew
 /// Appends the fields to `head`, and says what follows.
 fn frame(
     mut head: Vec<u8>,
-    code: u16,
+    (code, minor): (u16, u8),
     received: &[Header],
-    minor: u8,
     terms: AnswerTerms,
+    served: Option<&Served>,
     is_request_sent: bool,
 ) -> Result<Rewritten, Malformed> {
     let length = length_of(received)?;
@@ -382,8 +397,14 @@ fn frame(
     if has_no_length || terms.client_minor == 0 {
         without.push("Transfer-Encoding");
     }
+    if served.is_some() {
+        without.extend(Served::FIELDS);
+    }
     let secret = fields::push_end_to_end(&mut head, received, &without, minor);
     head.extend(secret);
+    if let Some(served) = served {
+        served.push_fields(&mut head, received);
+    }
     if let Some(length) = length.filter(|_| has_length) {
         fields::push(&mut head, "Content-Length", length.to_string().as_bytes());
     }

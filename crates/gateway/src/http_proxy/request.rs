@@ -1,10 +1,12 @@
 //! A client's request: where it goes, and its head as the origin is to see it.
 
+use std::sync::Arc;
+
 use httparse::{Header, Status};
 
 use super::{
-    AcceptEncoding, AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, RequestHead,
-    WEBSOCKET, accept_encoding, fields, response,
+    AcceptEncoding, AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, Origin, RequestHead,
+    Served, Service, WEBSOCKET, accept_encoding, fields, response,
 };
 use crate::target::Target;
 
@@ -12,7 +14,7 @@ use crate::target::Target;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyRequest {
     /// Where to.
-    pub target: Target,
+    pub origin: Origin,
     /// The value of `Proxy-Authorization`, which goes no further than here. Two of them are none.
     pub(crate) credentials: Option<Vec<u8>>,
     /// What is asked for there.
@@ -29,6 +31,15 @@ pub enum Purpose {
     Exchange(Exchange),
 }
 
+/// How requests say where they go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Addressing {
+    /// Each names its host, as to a proxy.
+    Proxy,
+    /// By their path, to the hosts of a service.
+    Service(Arc<Service>),
+}
+
 /// Why a request is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -37,7 +48,7 @@ pub enum HttpProxyError {
     #[error("not a well-formed HTTP/1 request")]
     Malformed,
     /// Another protocol, by its first byte.
-    #[error("not HTTP but {0}: name this port as an HTTP proxy, such as http://HOST:PORT")]
+    #[error("not HTTP but {0}: use this port with http://HOST:PORT")]
     OtherProtocol(&'static str),
     /// More than [`HEAD_BYTES_MAX`] bytes.
     #[error("the request's head is too large (limit {HEAD_KIB_MAX} KiB)")]
@@ -48,6 +59,14 @@ pub enum HttpProxyError {
          as in curl --proxy http://HOST:PORT http://example.org/"
     )]
     NotProxied,
+    /// A request to a proxy.
+    #[error(
+        "this is the address of a web site, not of a proxy: use it instead of the site's own, as in http://HOST:PORT/"
+    )]
+    NotAProxy,
+    /// A path of another host than those of the service.
+    #[error("this service has no such host: --service lists its hosts after the site")]
+    UnknownHost,
     /// Another scheme than `http:`, which goes through CONNECT.
     #[error("only http: URLs are fetched here; for https: URLs the client must send CONNECT")]
     Scheme,
@@ -67,6 +86,7 @@ pub enum HttpProxyError {
 /// `asking` says what a target is asked for.
 pub fn parse_head(
     received: &[u8],
+    addressing: &Addressing,
     asking: impl FnOnce(&Target) -> AcceptEncoding,
 ) -> Result<Option<(ProxyRequest, usize)>, HttpProxyError> {
     let searched = &received[..received.len().min(HEAD_BYTES_MAX)];
@@ -86,16 +106,32 @@ pub fn parse_head(
         else {
             return Err(HttpProxyError::Malformed);
         };
-        let (target, purpose) = if method == "CONNECT" {
-            let target = uri.parse().map_err(|_| HttpProxyError::Target)?;
-            (target, Purpose::Tunnel)
-        } else {
-            let (target, exchange) = exchange(method, uri, minor, request.headers, asking)?;
-            (target, Purpose::Exchange(exchange))
+        let (origin, purpose) = match (method, addressing) {
+            ("CONNECT", Addressing::Service(_)) => return Err(HttpProxyError::NotAProxy),
+            ("CONNECT", Addressing::Proxy) => {
+                let target = uri.parse().map_err(|_| HttpProxyError::Target)?;
+                (Origin::plain(target), Purpose::Tunnel)
+            }
+            _ => {
+                let (origin, path, served) = match addressing {
+                    Addressing::Proxy => {
+                        let (target, path) = split_absolute(uri)?;
+                        (Origin::plain(target), path, None)
+                    }
+                    Addressing::Service(service) => {
+                        let (origin, path) = service.route(uri)?;
+                        let (service, origin) = (Arc::clone(service), origin.clone());
+                        (origin.clone(), path, Some(Served { service, origin }))
+                    }
+                };
+                let line = (method, path, minor);
+                let exchange = exchange(line, &origin, served, request.headers, asking)?;
+                (origin, Purpose::Exchange(exchange))
+            }
         };
         let mut credentials = fields::values(request.headers, "Proxy-Authorization");
         let request = ProxyRequest {
-            target,
+            origin,
             credentials: match (credentials.next(), credentials.next()) {
                 (Some(value), None) => Some(value.to_vec()),
                 _ => None,
@@ -122,6 +158,7 @@ impl HttpProxyError {
         let status = match self {
             HttpProxyError::TooLarge => "431 Request Header Fields Too Large",
             HttpProxyError::NoForwardsLeft => "501 Not Implemented",
+            HttpProxyError::UnknownHost => "404 Not Found",
             _ => "400 Bad Request",
         };
         response(status, &self.to_string())
@@ -132,13 +169,12 @@ const MAX_FORWARDS: &str = "Max-Forwards";
 
 /// A request that goes to an origin.
 fn exchange(
-    method: &str,
-    uri: &str,
-    minor: u8,
+    (method, path, minor): (&str, &str, u8),
+    origin: &Origin,
+    served: Option<Served>,
     received: &mut [Header],
     asking: impl FnOnce(&Target) -> AcceptEncoding,
-) -> Result<(Target, Exchange), HttpProxyError> {
-    let (target, path) = split_absolute(uri)?;
+) -> Result<Exchange, HttpProxyError> {
     let path = match path {
         // RFC 9112, section 3.2.4.
         "" if method == "OPTIONS" => "*".into(),
@@ -160,7 +196,7 @@ fn exchange(
     // end of the connection (RFC 9112, appendix C.2.2). Those that say who they are can be spared.
     let client_stays = fields::keep_open(received, minor)
         && (minor == 1 || fields::values(received, "Via").next().is_none());
-    if !may_switch && asking(&target) == AcceptEncoding::Identity {
+    if !may_switch && asking(&origin.target) == AcceptEncoding::Identity {
         accept_encoding::lower(received);
     }
 
@@ -168,7 +204,7 @@ fn exchange(
     for part in [method, " ", &path, " HTTP/1.1\r\n"] {
         head.extend(part.as_bytes());
     }
-    fields::push(&mut head, "Host", host_field(&target).as_bytes());
+    fields::push(&mut head, "Host", origin.authority().as_bytes());
     let mut without = vec!["Host"];
     if matches!(method, "TRACE" | "OPTIONS")
         && let Some(forwards) = forwards_left(received)?
@@ -180,7 +216,11 @@ fn exchange(
         // RFC 9110, section 10.1.1: the client knows no interim answers.
         without.push("Expect");
     }
-    let secret = fields::push_end_to_end(&mut head, received, &without, minor);
+    let mut secret = fields::push_end_to_end(&mut head, received, &without, minor);
+    if served.as_ref().is_some_and(|served| !served.is_of_site()) {
+        // The client meant them for the site.
+        secret.clear();
+    }
     if may_switch {
         fields::push(&mut head, "Connection", b"Upgrade");
         fields::push(&mut head, "Upgrade", WEBSOCKET.as_bytes());
@@ -195,7 +235,7 @@ fn exchange(
         false => secret_from,
     };
     head.extend(b"\r\n");
-    let exchange = Exchange {
+    Ok(Exchange {
         head: RequestHead {
             bytes: head,
             secret_from,
@@ -208,8 +248,8 @@ fn exchange(
             client_minor: minor,
             client_stays,
         },
-    };
-    Ok((target, exchange))
+        served,
+    })
 }
 
 /// RFC 9110, section 9.2.1: nothing changes at the origin, however often it is asked.
@@ -285,14 +325,6 @@ fn forwards_left(received: &[Header]) -> Result<Option<u64>, HttpProxyError> {
         Some(0) => Err(HttpProxyError::NoForwardsLeft),
         Some(forwards) => Ok(Some(forwards - 1)),
         None => Err(HttpProxyError::Malformed),
-    }
-}
-
-/// As browsers write it: without the port that `http:` implies.
-fn host_field(target: &Target) -> String {
-    match target.port {
-        80 => target.host.to_string(),
-        _ => target.to_string(),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     options::TRANSPARENT,
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
+    target::Target,
 };
 
 /// Has `tasks` decide about the first packets of connections that rules with `refusal=exact` are about.
@@ -112,13 +113,21 @@ impl Holder {
         if self.how.is_relayed_if_refused && gateway.refused_targets.contains(server) {
             return Err(Verdict::Accept);
         }
-        let target = server.into();
+        let target = Target::from(server);
         let how = Carriage {
             is_excluded: self.how.is_excluded || policy.excludes(&target),
             ..self.how
         };
         // No link is waited for: without one, the gate is about to close.
-        let opened = open_flow(gateway, &target, None, client.ip(), how, Duration::ZERO).await;
+        let opened = open_flow(
+            gateway,
+            target.into(),
+            None,
+            client.ip(),
+            how,
+            Duration::ZERO,
+        )
+        .await;
         let flow = opened.map_err(|refusal| self.refused(server, &refusal))?;
         let within = policy.timeouts.connect + REPORT_TIME;
         match timeout(within, flow.signals().opened()).await {

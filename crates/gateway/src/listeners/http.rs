@@ -1,4 +1,4 @@
-//! Connections of the HTTP proxy's clients: one exchange after the other, up to a tunnel or an end.
+//! Connections of HTTP clients, of the proxy and of services: one exchange after the other, up to a tunnel or an end.
 //!
 //! A flow to an origin stays open for the client's next request to the same one, and for nobody
 //! else: an origin may know a client by its connection.
@@ -14,10 +14,10 @@ use super::{Client, REQUEST_TIMEOUT};
 use crate::{
     flow::{Ended, FlowHandle, prepare},
     http_proxy::{
-        self, Exchange, HEAD_BYTES_MAX, HttpProxyError, ProxyRequest, Purpose, RequestHead,
+        self, Addressing, Exchange, HEAD_BYTES_MAX, HttpProxyError, Origin, ProxyRequest, Purpose,
+        RequestHead,
     },
     refusal::Refusal,
-    target::Target,
 };
 
 /// Room for what a client sends at once. More is made for a head that needs it.
@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// A flow that the client's next request may use.
 struct Kept {
-    target: Target,
+    origin: Origin,
     flow: FlowHandle,
 }
 
@@ -38,9 +38,9 @@ impl Kept {
         self.flow.close();
     }
 
-    /// Begins an exchange with `target`, if the flow leads there and is of use.
-    fn begin(self, target: &Target, head: &RequestHead) -> Option<(FlowHandle, usize)> {
-        let sent = match self.target == *target {
+    /// Begins an exchange with `origin`, if the flow leads there and is of use.
+    fn begin(self, origin: &Origin, head: &RequestHead) -> Option<(FlowHandle, usize)> {
+        let sent = match self.origin == *origin {
             true => self.flow.begin(head),
             false => None,
         };
@@ -53,13 +53,20 @@ impl Kept {
 }
 
 impl Client {
-    pub(super) async fn http_proxy(mut self) -> io::Result<()> {
+    pub(super) async fn service(self) -> io::Result<()> {
+        let service = self.listener.way_in.service.clone();
+        let service = service.expect("such a listener has one");
+        self.http(Addressing::Service(service)).await
+    }
+
+    pub(super) async fn http(mut self, addressing: Addressing) -> io::Result<()> {
         prepare(&self.tcp);
         let mut received = Vec::new();
         let mut kept = None;
         let mut deadline = Instant::now() + REQUEST_TIMEOUT;
         loop {
-            let request = match self.next_head(&mut received, &mut kept, deadline).await? {
+            let next = self.next_head(&addressing, &mut received, &mut kept, deadline);
+            let request = match next.await? {
                 None => {
                     kept.into_iter().for_each(Kept::close);
                     return self.end().await;
@@ -73,33 +80,35 @@ impl Client {
                 }
             };
             let ProxyRequest {
-                target,
+                origin,
                 purpose,
                 credentials,
             } = request;
-            if let Err(refused) = self.sign_in_basic(credentials.as_deref()).await {
+            if addressing == Addressing::Proxy
+                && let Err(refused) = self.sign_in_basic(credentials.as_deref()).await
+            {
                 kept.into_iter().for_each(Kept::close);
                 let response = http_proxy::sign_in_response(refused);
                 return self.answer(&response).await;
             }
             if let Err(refusal) = self.request_came() {
-                let response = self.refused(&target, refusal);
+                let response = self.refused(&origin, refusal);
                 return self.answer(&response).await;
             }
             let mut exchange = match purpose {
                 Purpose::Exchange(exchange) => exchange,
                 Purpose::Tunnel => {
                     kept.into_iter().for_each(Kept::close);
-                    return self.tunnel(&target, received).await;
+                    return self.tunnel(origin, received).await;
                 }
             };
             let result = self
-                .exchange(&target, &mut exchange, &mut received, kept.take())
+                .exchange(&origin, &mut exchange, &mut received, kept.take())
                 .await;
             let (ended, flow) = match result {
                 Ok(ended) => ended,
                 Err(refusal) => {
-                    let response = self.refused(&target, refusal);
+                    let response = self.refused(&origin, refusal);
                     return self.answer(response_to(&exchange, &response)).await;
                 }
             };
@@ -107,7 +116,7 @@ impl Client {
                 Ended::Complete {
                     flow_stays: true,
                     client_stays: true,
-                } => kept = Some(Kept { target, flow }),
+                } => kept = Some(Kept { origin, flow }),
                 Ended::Complete { client_stays, .. } => {
                     flow.close();
                     if !client_stays {
@@ -120,8 +129,7 @@ impl Client {
                 }
                 Ended::Failed { failure, .. } => {
                     drop(flow);
-                    let reason =
-                        format!("a request through the HTTP proxy to {target} failed: {failure}");
+                    let reason = format!("a request to {origin} failed: {failure}");
                     self.listener.refuse(&failure, reason);
                     let response = failure.response();
                     return self.answer(response_to(&exchange, &response)).await;
@@ -141,6 +149,7 @@ impl Client {
     /// the client sends behind it stays in `received`.
     async fn next_head(
         &mut self,
+        addressing: &Addressing,
         received: &mut Vec<u8>,
         kept: &mut Option<Kept>,
         mut deadline: Instant,
@@ -170,7 +179,8 @@ impl Client {
                 || http_proxy::end_of_head(received, searched).is_some();
             if is_worth_parsing {
                 let policy = self.listener.policy();
-                match http_proxy::parse_head(received, |target| policy.accept_encoding(target)) {
+                let asking = |target: &_| policy.accept_encoding(target);
+                match http_proxy::parse_head(received, addressing, asking) {
                     Ok(Some((request, bytes))) => {
                         received.drain(..bytes);
                         return Ok(Some(Ok(request)));
@@ -216,13 +226,13 @@ impl Client {
     /// Has a request answered over the flow that was kept, if it leads there, or over a new one.
     async fn exchange(
         &self,
-        target: &Target,
+        origin: &Origin,
         exchange: &mut Exchange,
         received: &mut Vec<u8>,
         kept: Option<Kept>,
     ) -> Result<(Ended, FlowHandle), Refusal> {
         let idle = self.listener.policy().timeouts.idle;
-        if let Some((mut flow, sent)) = kept.and_then(|kept| kept.begin(target, &exchange.head)) {
+        if let Some((mut flow, sent)) = kept.and_then(|kept| kept.begin(origin, &exchange.head)) {
             let ended = flow
                 .exchange(&self.tcp, received, exchange, sent, idle)
                 .await;
@@ -239,31 +249,31 @@ impl Client {
             // section 9.3.1). A new one answers or does not: the request is not sent a third time.
         }
         let write = |flow: &FlowHandle| flow.write_head(&exchange.head, 0);
-        let (mut flow, sent) = self.open_and_wait(target, write).await?;
+        let (mut flow, sent) = self.open_and_wait(origin.flow_target(), write).await?;
         let ended = flow
             .exchange(&self.tcp, received, exchange, sent, idle)
             .await;
         Ok((ended, flow))
     }
 
-    async fn tunnel(mut self, target: &Target, received: Vec<u8>) -> io::Result<()> {
-        match self.open_and_wait(target, |_| 0).await {
+    async fn tunnel(mut self, origin: Origin, received: Vec<u8>) -> io::Result<()> {
+        match self.open_and_wait(origin.flow_target(), |_| 0).await {
             Ok((flow, _)) => {
                 self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?;
                 self.run(flow, received).await;
                 Ok(())
             }
             Err(refusal) => {
-                let response = self.refused(target, refusal);
+                let response = self.refused(&origin, refusal);
                 self.answer(&response).await
             }
         }
     }
 
-    fn refused(&self, target: &Target, refusal: Refusal) -> Vec<u8> {
-        let reason = format!("refused a connection through the HTTP proxy to {target}: {refusal}");
+    fn refused(&self, origin: &Origin, refusal: Refusal) -> Vec<u8> {
+        let reason = format!("refused a connection to {origin}: {refusal}");
         self.listener.refuse(&refusal, reason);
-        http_proxy::refused_response(refusal, target)
+        http_proxy::refused_response(refusal, origin)
     }
 
     async fn answer(mut self, response: &[u8]) -> io::Result<()> {

@@ -133,7 +133,7 @@ impl Client {
         granted: &[u8],
         refused: impl FnOnce(Refusal) -> Vec<u8>,
     ) -> io::Result<()> {
-        match self.open_and_wait(target, |_| 0).await {
+        match self.open_and_wait(target.clone().into(), |_| 0).await {
             Ok((flow, _)) => {
                 self.tcp.write_all(granted).await?;
                 self.run(flow, received).await;

@@ -235,6 +235,12 @@ impl Link {
         format!("at most {flows} open connection{plural} per link ({option})")
     }
 
+    /// Whether the other end speaks TLS with targets. False before its first hello.
+    #[must_use]
+    pub fn peer_speaks_tls_to_targets(&self) -> bool {
+        self.peer_speaks_tls_to_targets
+    }
+
     /// Lanes that carry flows now.
     #[must_use]
     pub fn lanes_up(&self) -> usize {
@@ -285,6 +291,7 @@ impl Link {
             counts_confirmations: self.config.mode.predicts(),
             window_bytes: Some(self.config.window_bytes),
             has_long_span: true,
+            speaks_tls_to_targets: true,
         };
         if let Some(state) = self.lanes.get_mut(&lane) {
             hello.write(&mut state.control);
@@ -324,6 +331,7 @@ impl Link {
         }
         self.agree_on_offers(hello);
         self.counts_confirmations = hello.counts_confirmations && self.config.mode.predicts();
+        self.peer_speaks_tls_to_targets = hello.speaks_tls_to_targets;
         let Some(state) = self.lanes.get_mut(&lane) else {
             return;
         };

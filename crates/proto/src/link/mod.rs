@@ -158,6 +158,8 @@ pub struct Link {
     offer_check: Option<(OfferTerms, OfferKey)>,
     /// Whether both ends count confirmations as they count blocks.
     counts_confirmations: bool,
+    /// Whether the other end said that it speaks TLS with targets.
+    peer_speaks_tls_to_targets: bool,
     /// Offers that this end's senders keep, of all flows.
     offers_kept: usize,
     /// Flows that are to be looked at again.
@@ -336,6 +338,7 @@ impl Link {
                 .map(LinkHistory::new),
             offer_check: None,
             counts_confirmations: false,
+            peer_speaks_tls_to_targets: false,
             offers_kept: 0,
             wake_ups: Vec::new(),
             effort,

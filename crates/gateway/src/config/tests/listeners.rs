@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::config::listeners::parse_forward;
-use crate::intercept::handling::Handling;
 
 #[test]
 fn an_address_is_listened_on_once() {
@@ -137,6 +136,74 @@ fn all_listeners_take_the_same_spellings_and_have_the_same_error() {
                 "{error}"
             );
         }
+    }
+}
+
+#[test]
+fn a_service_has_a_listener_a_site_and_maybe_a_peer() {
+    let fixture = Fixture::new();
+    let service = |text: &str| {
+        fixture
+            .near(&["--service", text])
+            .map(|config| config.ways_in[0].clone())
+    };
+    let way_in = service("5000=https://a.example,b.example").unwrap();
+    assert_eq!(way_in.listen.to_string(), "127.0.0.1:5000");
+    assert_eq!(
+        way_in.service.unwrap().to_string(),
+        "https://a.example,b.example"
+    );
+    let peer = format!("[::1]:5000=http://a.example@{}", fixture.peer);
+    assert_eq!(service(&peer).unwrap().peer, Some(fixture.peer));
+    for (text, part) in [
+        ("https://a.example", "expected a listener and a URL"),
+        ("5000=a.example", "https://"),
+        ("5000=https://a.example/path", "write https://a.example"),
+        ("x=https://a.example", "invalid listener"),
+        ("5000=https://a.example@nobody", "unknown peer"),
+        (
+            "10.0.0.1:5000=https://a.example",
+            "--clients or --open-to-all",
+        ),
+    ] {
+        let error = service(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn files_of_certificates_are_read_at_the_start() {
+    let fixture = Fixture::new();
+    let authority = fixture.write("ca.pem", include_str!("ca.pem"));
+    let list = fixture.write("list.pem", include_str!("list.pem"));
+    let empty = fixture.write("empty", "");
+    let far = |option: &str, file: &str| fixture.far(&["--origin-ca", &authority, option, file]);
+    assert!(far("--origin-crl", &list).is_ok());
+    assert!(far("--origin-ca", &authority).is_ok());
+    let damaged = include_str!("ca.pem").replacen("MII", "MIJ", 1);
+    let damaged = fixture.write("damaged", &damaged);
+    for (option, file, part) in [
+        ("--origin-ca", &*empty, "it has no certificate"),
+        ("--origin-ca", &*list, "it has no certificate"),
+        ("--origin-ca", &*damaged, "cannot be used"),
+        ("--origin-ca", "missing", "no such file"),
+        (
+            "--origin-crl",
+            &*empty,
+            "it is not a certificate revocation list",
+        ),
+        (
+            "--origin-crl",
+            &*authority,
+            "it is not a certificate revocation list",
+        ),
+        ("--origin-crl", "/", "is a directory"),
+    ] {
+        let error = far(option, file).unwrap_err().to_string();
+        assert!(
+            error.contains(part) && error.contains(option),
+            "{option} {file}: {error}"
+        );
     }
 }
 
@@ -379,7 +446,7 @@ proptest! {
             false => format!("{name}:{target_port}").parse().unwrap(),
         };
         let (target, peer) = (Some(target), Some(PublicKey([0; 32])));
-        let expected = WayIn { option: &FORWARD, listen, target, peer, handling: Handling::PLAIN };
+        let expected = WayIn { target, peer, ..WayIn::any_target(&FORWARD, listen) };
         for sign in ['=', ':'] {
             let target = expected.target.as_ref().unwrap();
             let text = format!("{}{sign}{target}", expected.listen);

@@ -47,6 +47,8 @@ fn each_change_is_reloaded_as_documented_or_named() {
     other.write_new(&other_file).unwrap();
     let token_file = fixture.write("token", "0123456789abcdef");
     let table_file = fixture.write("table", "1 2 3");
+    let authority = fixture.write("ca.pem", include_str!("ca.pem"));
+    let revoked = fixture.write("list.pem", include_str!("list.pem"));
     let changed = |spec: &OptionSpec| match spec.key {
         "key" => other_file.display().to_string(),
         "peer_key" => other.public().to_string(),
@@ -54,6 +56,9 @@ fn each_change_is_reloaded_as_documented_or_named() {
         "marker_table" => table_file.clone(),
         "proxy_auth" => USER.to_owned(),
         "clients" | "client_addresses" => "10.0.0.0/8".to_owned(),
+        "origin_ca" => authority.clone(),
+        "origin_crl" => revoked.clone(),
+        "service" => "5000=https://registry.example".to_owned(),
         "forward" => "127.0.0.1:8080=intranet:80".to_owned(),
         "admin_token" => "fedcba9876543210".to_owned(),
         "store_size" => "1GB".to_owned(),

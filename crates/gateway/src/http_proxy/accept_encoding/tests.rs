@@ -1,11 +1,14 @@
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::{super::request::parse_head, *};
+use super::{
+    super::request::{Addressing, parse_head},
+    *,
+};
 use crate::http_proxy::{HEAD_BYTES_MAX, ProxyRequest, Purpose};
 
 /// The head that the origin sees.
 fn forward(text: &str, asking: AcceptEncoding) -> String {
-    let (request, _) = parse_head(text.as_bytes(), |_| asking)
+    let (request, _) = parse_head(text.as_bytes(), &Addressing::Proxy, |_| asking)
         .expect("a request")
         .expect("a whole head");
     match request.purpose {
@@ -98,7 +101,9 @@ fn tunnels_and_upgrades_are_left_alone() {
     assert!(head.contains("\r\nAccept-Encoding: gzip\r\n"), "{head}");
     let connect = "CONNECT a:1 HTTP/1.1\r\nAccept-Encoding: gzip\r\n\r\n";
     let asking = |_: &_| panic!("nothing is asked for");
-    let (request, _) = parse_head(connect.as_bytes(), asking).unwrap().unwrap();
+    let (request, _) = parse_head(connect.as_bytes(), &Addressing::Proxy, asking)
+        .unwrap()
+        .unwrap();
     assert_eq!(request.purpose, Purpose::Tunnel);
 }
 
@@ -117,7 +122,7 @@ fn all_methods_and_versions_are_lowered_alike() {
 fn it_depends_on_the_target() {
     let text = "GET http://a:81/ HTTP/1.1\r\nAccept-Encoding: gzip\r\n\r\n";
     let mut asked = None;
-    parse_head(text.as_bytes(), |target| {
+    parse_head(text.as_bytes(), &Addressing::Proxy, |target| {
         asked = Some(target.clone());
         AcceptEncoding::Identity
     })
@@ -212,7 +217,7 @@ proptest! {
         }
         head.extend(b"\r\n");
         let seen = |head: &[u8], asking| -> ProxyRequest {
-            parse_head(head, |_| asking).unwrap().unwrap().0
+            parse_head(head, &Addressing::Proxy, |_| asking).unwrap().unwrap().0
         };
         let fields = |request: ProxyRequest| match request.purpose {
             Purpose::Exchange(exchange) => exchange.head.bytes,

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 /// Parses, and changes nothing that clients accept.
 fn parse_head(received: &[u8]) -> Result<Option<(ProxyRequest, usize)>, HttpProxyError> {
-    super::parse_head(received, |_| AcceptEncoding::Keep)
+    super::parse_head(received, &Addressing::Proxy, |_| AcceptEncoding::Keep)
 }
 
 fn parsed(text: &str) -> (ProxyRequest, Exchange) {
@@ -19,7 +19,7 @@ fn parsed(text: &str) -> (ProxyRequest, Exchange) {
 fn forward(text: &str) -> (String, String) {
     let (request, exchange) = parsed(text);
     let head = String::from_utf8(exchange.head.bytes).unwrap();
-    (request.target.to_string(), head)
+    (request.origin.target.to_string(), head)
 }
 
 fn exchange(text: &str) -> Exchange {
@@ -35,7 +35,7 @@ fn connect_opens_a_tunnel_and_leaves_what_follows() {
     let head = "CONNECT Example.org:443 HTTP/1.1\r\nHost: example.org:443\r\n\r\n";
     let text = format!("{head}\x16\x03\x01");
     let (request, length) = parse_head(text.as_bytes()).unwrap().unwrap();
-    assert_eq!(request.target, "example.org:443".parse().unwrap());
+    assert_eq!(request.origin.target, "example.org:443".parse().unwrap());
     assert_eq!(request.purpose, Purpose::Tunnel);
     assert_eq!(request.credentials, None);
     assert_eq!(length, head.len());

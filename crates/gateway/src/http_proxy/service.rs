@@ -1,0 +1,253 @@
+//! A web site behind the link, which a listener serves as if it were its own: the requests' way there, and the heads of
+//! its answers as clients of the listener understand them.
+//!
+//! Bodies pass as they are. An absolute link in one leads past the listener.
+
+use std::{
+    fmt,
+    str::{self, FromStr},
+    sync::Arc,
+};
+
+use httparse::Header;
+
+use super::{HttpProxyError, fields};
+use crate::target::{FlowTarget, Protocols, Target, TargetError};
+
+/// Where the other hosts of a service begin, in the paths of its listener.
+const OTHER_HOSTS: &str = "/_refrain/";
+
+/// A site and the hosts that its redirects lead to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// The site.
+    pub site: Origin,
+    /// Its other hosts.
+    others: Vec<Origin>,
+}
+
+/// A host that is asked by HTTP, inside TLS or not.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Where it is.
+    pub target: Target,
+    /// Whether it speaks TLS (`https:`).
+    pub is_https: bool,
+}
+
+/// A host whose answers a service passes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    pub(super) service: Arc<Service>,
+    pub(super) origin: Origin,
+}
+
+/// Why a text names no service.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// No scheme, or another one.
+    #[error("the site must begin with https:// or http://")]
+    Scheme,
+    /// Something follows the host.
+    #[error("a site has no path here: write {0}")]
+    Path(String),
+    /// A host that is none.
+    #[error("invalid host \"{host}\": {error}")]
+    Host {
+        /// As it is written.
+        host: String,
+        /// The fault.
+        error: TargetError,
+    },
+    /// A host that is there twice.
+    #[error("the host {0} is there twice")]
+    Twice(String),
+}
+
+impl FromStr for Service {
+    type Err = ServiceError;
+
+    /// Reads `https://HOST[:PORT][,HOST[:PORT]...]`, or the same with `http:`.
+    fn from_str(text: &str) -> Result<Service, ServiceError> {
+        let mut hosts = text.split(',');
+        let site = hosts.next().unwrap_or_default();
+        let (scheme, host) = site.split_once("://").ok_or(ServiceError::Scheme)?;
+        let is_https = is_https(scheme).ok_or(ServiceError::Scheme)?;
+        let host = host.strip_suffix('/').unwrap_or(host);
+        if let Some(end) = host.find(['/', '?', '#']) {
+            return Err(ServiceError::Path(format!("{scheme}://{}", &host[..end])));
+        }
+        let origin = |host: &str| {
+            let target = Target::with_default_port(host, default_port(is_https));
+            let target = target.and_then(Target::unless_mistyped);
+            let target = target.map_err(|error| ServiceError::Host {
+                host: host.to_owned(),
+                error,
+            })?;
+            Ok(Origin { target, is_https })
+        };
+        let site = origin(host)?;
+        let mut others: Vec<Origin> = Vec::new();
+        for host in hosts {
+            let other = origin(host)?;
+            if other == site || others.contains(&other) {
+                return Err(ServiceError::Twice(host.to_owned()));
+            }
+            others.push(other);
+        }
+        Ok(Service { site, others })
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.site.is_https { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.site.authority())?;
+        self.others
+            .iter()
+            .try_for_each(|other| write!(f, ",{}", other.authority()))
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_https {
+            true => write!(f, "https://{}", self.authority()),
+            false => self.target.fmt(f),
+        }
+    }
+}
+
+impl Origin {
+    /// One without TLS.
+    pub(crate) fn plain(target: Target) -> Origin {
+        Origin {
+            target,
+            is_https: false,
+        }
+    }
+
+    /// As URLs and `Host` have it: without the port that the scheme implies.
+    pub(super) fn authority(&self) -> String {
+        match self.target.port == default_port(self.is_https) {
+            true => self.target.host.to_string(),
+            false => self.target.to_string(),
+        }
+    }
+
+    /// The flow that leads there.
+    pub(crate) fn flow_target(&self) -> FlowTarget {
+        FlowTarget {
+            tls: self.is_https.then(Protocols::http1),
+            ..self.target.clone().into()
+        }
+    }
+}
+
+impl Service {
+    /// The host that a request for this path of the listener is for, and the path there.
+    pub(super) fn route<'a>(&self, path: &'a str) -> Result<(&Origin, &'a str), HttpProxyError> {
+        let Some(rest) = path.strip_prefix(OTHER_HOSTS) else {
+            return match path.starts_with('/') || path == "*" {
+                true => Ok((&self.site, path)),
+                false => Err(HttpProxyError::NotAProxy),
+            };
+        };
+        let (host, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let other = self.others.iter().find(|other| other.authority() == host);
+        let other = other.ok_or(HttpProxyError::UnknownHost)?;
+        Ok((other, if rest.is_empty() { "/" } else { rest }))
+    }
+}
+
+impl Served {
+    /// The fields of an answer that [`Served::push_fields`] writes instead.
+    pub(super) const FIELDS: [&str; 5] = [
+        "Location",
+        "Content-Location",
+        "Set-Cookie",
+        // They send the client past the listener.
+        "Strict-Transport-Security",
+        "Alt-Svc",
+    ];
+
+    /// Appends those fields, for the listener's clients.
+    pub(super) fn push_fields(&self, head: &mut Vec<u8>, received: &[Header]) {
+        for name in ["Location", "Content-Location"] {
+            for value in fields::values(received, name) {
+                let own = str::from_utf8(value).ok().and_then(|url| self.own_url(url));
+                let value = own.as_ref().map_or(value, String::as_bytes);
+                fields::push(head, name, value);
+            }
+        }
+        // The cookies of other hosts would come back to the site.
+        let cookies = fields::values(received, "Set-Cookie").filter(|_| self.is_of_site());
+        for value in cookies {
+            fields::push(head, "Set-Cookie", &own_cookie(value));
+        }
+    }
+
+    /// Whether the answer comes from the site itself.
+    pub(super) fn is_of_site(&self) -> bool {
+        self.origin == self.service.site
+    }
+
+    /// A URL of one of the service's hosts as a path of the listener. Others stay as they are.
+    fn own_url(&self, url: &str) -> Option<String> {
+        let (is_https, rest) = match url.split_once("://") {
+            Some((scheme, rest)) => (is_https(scheme)?, rest),
+            None => match url.strip_prefix("//") {
+                Some(rest) => (self.origin.is_https, rest),
+                // A path of the host that answers. A relative one is right as it is.
+                None if url.starts_with('/') && !self.is_of_site() => {
+                    return Some(format!("{OTHER_HOSTS}{}{url}", self.origin.authority()));
+                }
+                None => return None,
+            },
+        };
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let target = Target::with_default_port(authority, default_port(is_https)).ok()?;
+        let origin = Origin { target, is_https };
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        if origin == self.service.site {
+            // Two slashes would begin the name of a host.
+            let same = if path.starts_with("//") { "/." } else { "" };
+            return Some(format!("{same}{slash}{path}"));
+        }
+        let is_other = self.service.others.contains(&origin);
+        is_other.then(|| format!("{OTHER_HOSTS}{}{slash}{path}", origin.authority()))
+    }
+}
+
+/// A cookie without what the name and the scheme of the site allow, and those of the listener do not.
+fn own_cookie(value: &[u8]) -> Vec<u8> {
+    let is_kept = |part: &&[u8]| {
+        let part = part.trim_ascii();
+        let name = part.split(|&byte| byte == b'=').next().unwrap_or_default();
+        let name = name.trim_ascii();
+        !(name.eq_ignore_ascii_case(b"domain")
+            || part.eq_ignore_ascii_case(b"secure")
+            // Without `Secure`, browsers refuse it.
+            || part.eq_ignore_ascii_case(b"samesite=none"))
+    };
+    let mut parts = value.split(|&byte| byte == b';');
+    let first = parts.next();
+    let kept: Vec<&[u8]> = first.into_iter().chain(parts.filter(is_kept)).collect();
+    kept.join(&b';')
+}
+
+fn is_https(scheme: &str) -> Option<bool> {
+    match scheme.to_ascii_lowercase().as_str() {
+        "https" => Some(true),
+        "http" => Some(false),
+        _ => None,
+    }
+}
+
+fn default_port(is_https: bool) -> u16 {
+    if is_https { 443 } else { 80 }
+}
+
+#[cfg(test)]
+mod tests;

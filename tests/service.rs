@@ -1,0 +1,400 @@
+//! Web sites that speak TLS, served by the near end over plain HTTP: curl, nginx, and certificates of all kinds.
+#![allow(missing_docs, reason = "a test's own")]
+
+mod common;
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use common::{
+    addresses::free_address,
+    digest, eventually,
+    http::{HandMadeClient, get},
+    nginx::{Nginx, assert_kept},
+    programs::{are_installed, find, run_ok},
+    site::{Pair, Site},
+};
+
+const PROGRAMS: &[&str] = &["nginx", "curl", "openssl"];
+
+/// A pair whose near end serves `site`, and where.
+fn served(site: &str, far_options: &[&str]) -> (Pair, SocketAddr) {
+    let listen = free_address();
+    let pair = Pair::start(far_options, &["--service", &format!("{listen}={site}")]);
+    (pair, listen)
+}
+
+/// The same of nginx, whose certificate the far end trusts.
+fn served_by(nginx: &Nginx) -> (Pair, SocketAddr) {
+    let certificate = nginx.certificate().display().to_string();
+    served(&site_of(nginx), &["--origin-ca", &certificate])
+}
+
+fn site_of(nginx: &Nginx) -> String {
+    format!(
+        "https://localhost:{}",
+        nginx.https.expect("it has TLS").port()
+    )
+}
+
+fn curl(arguments: &[&str]) -> Vec<u8> {
+    let always = [
+        "--silent",
+        "--show-error",
+        "--fail-with-body",
+        "--noproxy",
+        "*",
+    ];
+    run_ok("curl", Path::new("/"), &[&always, arguments].concat())
+}
+
+#[test]
+fn a_site_behind_tls_is_served_over_plain_http_and_its_second_transfer_is_small() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let nginx = Nginx::start_with_tls_and_lines(
+        "location = /seen { return 200 \"$http_host $http_authorization $http_via\"; }",
+    );
+    let page = nginx.serve_letters("page", 1, 2_000_000);
+    let (pair, listen) = served_by(&nginx);
+    let url = |path: &str| format!("http://{listen}/{path}");
+
+    assert_eq!(digest(&curl(&[&url("page")])), digest(&page));
+    let before = pair.far.link_bytes();
+    assert_eq!(digest(&curl(&[&url("page")])), digest(&page));
+    let again = pair.far.link_bytes() - before;
+    assert!(again < 40_000, "{again} bytes for the second transfer");
+
+    // It is the site's own name that it sees.
+    let seen = curl(&["--header", "Authorization: Bearer abc", &url("seen")]);
+    let expected = format!(
+        "{} Bearer abc 1.1 refrain",
+        &site_of(&nginx)["https://".len()..]
+    );
+    assert_eq!(String::from_utf8_lossy(&seen), expected);
+
+    let part = curl(&["--range", "1000000-1000999", &url("page")]);
+    assert_eq!(part, &page[1_000_000..1_001_000]);
+    let head = String::from_utf8(curl(&["--head", &url("page")])).expect("text");
+    assert!(head.contains("Content-Length: 2000000"), "{head}");
+    let tag = head.lines().find_map(|line| line.strip_prefix("ETag: "));
+    let tag = format!("If-None-Match: {}", tag.expect("a validator").trim());
+    let status = ["--output", "/dev/null", "--write-out", "%{http_code}"];
+    let status = curl(&[&status[..], &["--header", &tag, &url("page")]].concat());
+    assert_eq!(status, b"304");
+
+    let body = pair.site.path("body");
+    fs::write(&body, &page).expect("a new file");
+    let body = format!("@{}", body.display());
+    let kept = curl(&[
+        "--data-binary",
+        &body,
+        "--header",
+        "Expect: 100-continue",
+        &url("post"),
+    ]);
+    assert_kept(&kept, &page);
+}
+
+#[test]
+fn requests_of_a_connection_share_a_flow_and_a_page_that_is_missing_is_missing() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let nginx = Nginx::start_with_tls_and_lines("location = /c { return 200 $connection; }");
+    let (_pair, listen) = served_by(&nginx);
+    let request = "GET /c HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut client = HandMadeClient::say(listen, request);
+    let first = client.answer().1;
+    client.say_more(request);
+    assert_eq!(client.answer().1, first, "another connection of the origin");
+    assert_eq!(get(listen, "/missing", None).expect("an answer").0, 404);
+}
+
+#[test]
+fn redirects_within_the_site_and_to_its_other_hosts_stay_with_the_listener() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let other = Nginx::start_with_tls_and_lines(
+        "location = /seen { return 200 \"other $http_authorization\"; }",
+    );
+    let to_other = format!("return 307 {}/seen", site_of(&other));
+    let nginx = Nginx::start_with_tls_and_lines(&format!(
+        "location = /own {{ return 302 https://$http_host/seen; }}
+         location = /other {{ {to_other}; }}
+         location = /seen {{ return 200 \"own $http_authorization\"; }}"
+    ));
+    let site = format!(
+        "{},{}",
+        site_of(&nginx),
+        &site_of(&other)["https://".len()..]
+    );
+    let authorities = [&nginx, &other].map(|nginx| nginx.certificate().display().to_string());
+    let trust = [
+        "--origin-ca",
+        &authorities[0],
+        "--origin-ca",
+        &authorities[1],
+    ];
+    let (_pair, listen) = served(&site, &trust);
+    let follow = |path: &str| {
+        let url = format!("http://{listen}/{path}");
+        let secret = ["--location", "--header", "Authorization: Bearer abc"];
+        let came_from = ["--write-out", " %{url_effective}", &url];
+        let answer = curl(&[&secret[..], &came_from].concat());
+        String::from_utf8(answer).expect("text")
+    };
+    assert_eq!(
+        follow("own"),
+        format!("own Bearer abc http://{listen}/seen")
+    );
+    let host = site_of(&other)["https://".len()..].to_owned();
+    assert_eq!(
+        follow("other"),
+        format!("other  http://{listen}/_refrain/{host}/seen")
+    );
+}
+
+/// Certificates, and servers that present them.
+struct Authority {
+    site: Site,
+    servers: Vec<Child>,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let authority = Authority {
+            site: Site::new(),
+            servers: Vec::new(),
+        };
+        authority.site.write(
+            "ca.conf",
+            "[ca]\ndefault_ca = own\n[own]\ndatabase = index.txt\ncertificate = ca.crt\nprivate_key = ca.key\n\
+             default_md = sha256\ndefault_crl_days = 2\ncrlnumber = crl.number\n",
+        );
+        authority.site.write("index.txt", "");
+        authority.site.write("crl.number", "01\n");
+        for name in ["ca", "stranger"] {
+            let (key, certificate) = (format!("{name}.key"), format!("{name}.crt"));
+            let own = format!("/CN={name}");
+            authority.openssl(
+                &[
+                    &["req", "-x509", "-nodes", "-days", "2", "-subj", &own],
+                    &NEW_KEY[..],
+                    &["-keyout", &key, "-out", &certificate],
+                ]
+                .concat(),
+            );
+        }
+        authority
+    }
+
+    fn openssl(&self, arguments: &[&str]) {
+        run_ok("openssl", &self.site.path(""), arguments);
+    }
+
+    /// Makes the certificate of a server with this name, by this authority, valid for so many days.
+    fn certify(&self, name: &str, host: &str, by: &str, days: &str) {
+        let [key, request, certificate] =
+            ["key", "csr", "crt"].map(|kind| format!("{name}.{kind}"));
+        let names = format!("subjectAltName=DNS:{host}");
+        self.openssl(
+            &[
+                &["req", "-nodes", "-subj", "/CN=server"],
+                &NEW_KEY[..],
+                &["-keyout", &key, "-out", &request, "-addext", &names],
+            ]
+            .concat(),
+        );
+        let (authority, its_key) = (format!("{by}.crt"), format!("{by}.key"));
+        self.openssl(&[
+            "x509",
+            "-req",
+            "-in",
+            &request,
+            "-CA",
+            &authority,
+            "-CAkey",
+            &its_key,
+            "-days",
+            days,
+            "-copy_extensions",
+            "copy",
+            "-out",
+            &certificate,
+        ]);
+    }
+
+    /// Starts a server with this certificate, and returns where it is.
+    fn serve(&mut self, name: &str, options: &[&str]) -> SocketAddr {
+        let address = free_address();
+        let [key, certificate] = ["key", "crt"].map(|kind| format!("{name}.{kind}"));
+        let accept = address.to_string();
+        let command = [
+            "s_server",
+            "-www",
+            "-accept",
+            &accept,
+            "-key",
+            &key,
+            "-cert",
+            &certificate,
+        ];
+        let server = Command::new(find("openssl").expect("its presence was tested"))
+            .args([&command, options].concat())
+            .current_dir(self.site.path(""))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.servers.push(server.expect("openssl starts"));
+        eventually("a server that listens", || TcpStream::connect(address).ok());
+        address
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.site.path(name).display().to_string()
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        for server in &mut self.servers {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+const NEW_KEY: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+
+/// What a client gets of a server at this address, named `localhost`.
+fn answer_of(server: SocketAddr, far_options: &[&str]) -> (u16, String) {
+    let (_pair, listen) = served(&format!("https://localhost:{}", server.port()), far_options);
+    get(listen, "/", None).expect("an answer")
+}
+
+#[test]
+fn a_certificate_that_is_not_accepted_is_a_502_with_the_reason() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let mut authority = Authority::new();
+    let ca = authority.path("ca.crt");
+    let trust = ["--origin-ca", &*ca];
+    authority.certify("good", "localhost", "ca", "2");
+    authority.certify("name", "other.example", "ca", "2");
+    authority.certify("issuer", "localhost", "stranger", "2");
+    authority.certify("expired", "localhost", "ca", "0");
+    authority.certify("revoked", "localhost", "ca", "2");
+    authority.openssl(&["ca", "-config", "ca.conf", "-revoke", "revoked.crt"]);
+    authority.openssl(&["ca", "-config", "ca.conf", "-gencrl", "-out", "list.pem"]);
+    authority.openssl(&[
+        "crl", "-in", "list.pem", "-outform", "DER", "-out", "list.der",
+    ]);
+    // Its last second is over.
+    sleep(Duration::from_millis(1100));
+
+    let good = authority.serve("good", &[]);
+    assert_eq!(answer_of(good, &trust).0, 200);
+    let old = authority.serve("good", &["-tls1_2"]);
+    assert_eq!(answer_of(old, &trust).0, 200);
+    // The system does not know the authority.
+    let (status, reason) = answer_of(good, &[]);
+    assert!(
+        status == 502 && reason.contains("--origin-ca"),
+        "{status} {reason}"
+    );
+    for (name, part) in [
+        ("name", "its certificate is for other.example"),
+        ("issuer", "--origin-ca"),
+        ("expired", "expired"),
+    ] {
+        let server = authority.serve(name, &[]);
+        let (status, reason) = answer_of(server, &trust);
+        assert!(
+            status == 502 && reason.contains(part),
+            "{name}: {status} {reason}"
+        );
+    }
+    let revoked = authority.serve("revoked", &[]);
+    assert_eq!(answer_of(revoked, &trust).0, 200);
+    for list in ["list.pem", "list.der"] {
+        let list = authority.path(list);
+        let checked = [&trust[..], &["--origin-crl", &list]].concat();
+        let (status, reason) = answer_of(revoked, &checked);
+        assert!(
+            status == 502 && reason.contains("revoked"),
+            "{status} {reason}"
+        );
+        assert_eq!(answer_of(good, &checked).0, 200);
+    }
+    // Neither TLS, nor anything at all.
+    let plain = Nginx::start();
+    let (status, reason) = answer_of(plain.http, &trust);
+    assert!(
+        status == 502 && reason.contains("does not speak TLS"),
+        "{status} {reason}"
+    );
+    let (status, reason) = answer_of(free_address(), &trust);
+    assert!(
+        status == 502 && reason.contains("refused the connection"),
+        "{status} {reason}"
+    );
+    // What is not allowed is not asked.
+    let elsewhere = [&trust[..], &["--allow", "elsewhere.example:443"]].concat();
+    assert_eq!(answer_of(good, &elsewhere).0, 403);
+}
+
+#[test]
+fn a_change_of_the_authorities_is_read_again() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let mut authority = Authority::new();
+    authority.certify("good", "localhost", "ca", "2");
+    let server = authority.serve("good", &[]);
+    let trusted = authority.path("trusted.crt");
+    fs::copy(authority.path("stranger.crt"), &trusted).expect("a new file");
+    let site = format!("https://localhost:{}", server.port());
+    let (pair, listen) = served(&site, &["--origin-ca", &trusted]);
+    let status = || get(listen, "/", None).expect("an answer").0;
+    assert_eq!(status(), 502);
+    fs::copy(authority.path("ca.crt"), &trusted).expect("a new file");
+    pair.far.signal("HUP");
+    eventually("a CA that is read", || (status() == 200).then_some(()));
+    fs::write(&trusted, "no certificate").expect("a file");
+    pair.far.signal("HUP");
+    pair.far.wait_for_log(&["origin-ca"]);
+    assert_eq!(status(), 200, "the rules of before hold");
+}
+
+#[test]
+fn what_is_no_request_for_the_site_is_refused() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let nginx = Nginx::start_with_tls();
+    let (_pair, listen) = served_by(&nginx);
+    for (request, status) in [
+        ("CONNECT localhost:1 HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n", "400"),
+        ("GET /_refrain/x/ HTTP/1.1\r\nHost: x\r\n\r\n", "404"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", "400"),
+        ("\x16\x03\x01\x02\x00\x01\x00\x01", "400"),
+    ] {
+        let (head, body) = HandMadeClient::say(listen, request).answer();
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{request}: {head}{body}"
+        );
+    }
+}
