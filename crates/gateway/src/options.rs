@@ -422,7 +422,7 @@ options! {
              change needs SIGHUP to `refrain intercept on`. Names are reloaded on \
              SIGHUP.").repeats().with_commas().reloads(NEAR);
         ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
-            "Choose the encodings that `http_proxy` asks origins for. `identity`: plain content, in which the \
+            "Choose the encodings that `http_proxy` and `service` ask origins for. `identity`: plain content, in which the \
              link finds repeats, and which it compresses. Upgrades, requests with `Cache-Control: no-transform` \
              and those to `exclude` targets are unchanged. `keep`: the encodings that the client accepts. \
              Reloaded on SIGHUP.").reloads(NEAR);
