@@ -378,6 +378,132 @@ fn a_change_of_the_authorities_is_read_again() {
 }
 
 #[test]
+fn clients_that_speak_tls_reach_a_site_by_its_own_name() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let nginx = Nginx::start_with_tls_and_lines(
+        "location = /cookie { add_header Set-Cookie \"a=b; Domain=localhost; Secure\"; add_header Alt-Svc x; return 200; }",
+    );
+    let page = nginx.serve_letters("page", 1, 2_000_000);
+    let authority = Authority::new();
+    authority.certify("other", "other.example", "ca", "2");
+    authority.certify("own", "localhost", "ca", "2");
+    let listen = free_address();
+    let service = format!("https://{listen}={}", site_of(&nginx));
+    let trust = nginx.certificate().display().to_string();
+    let files = ["other.crt", "other.key", "own.crt", "own.key"].map(|name| authority.path(name));
+    let [other, other_key, own, own_key] = &files;
+    let certificates = [
+        "--cert",
+        other,
+        "--cert-key",
+        other_key,
+        "--cert",
+        own,
+        "--cert-key",
+        own_key,
+    ];
+    let pair = Pair::start(
+        &["--origin-ca", &trust],
+        &[&["--service", &service][..], &certificates].concat(),
+    );
+    let port = listen.port();
+    let url = |path: &str| format!("https://localhost:{port}/{path}");
+    let ca = authority.path("ca.crt");
+    let by_ca = |arguments: &[&str]| curl(&[&["--cacert", &ca], arguments].concat());
+
+    // Twice over one connection, and once more, of which the link carries little.
+    let twice = by_ca(&[&url("page"), &url("page")]);
+    assert_eq!(digest(&twice), digest(&[&page[..], &page].concat()));
+    let before = pair.far.link_bytes();
+    assert_eq!(digest(&by_ca(&[&url("page")])), digest(&page));
+    assert!(pair.far.link_bytes() - before < 40_000);
+    let body = pair.site.path("body");
+    fs::write(&body, &page).expect("a new file");
+    let body = format!("@{}", body.display());
+    assert_kept(&by_ca(&["--data-binary", &body, &url("post")]), &page);
+    let head = String::from_utf8(by_ca(&["--head", &url("cookie")])).expect("text");
+    assert!(
+        head.contains("Set-Cookie: a=b; Domain=localhost; Secure"),
+        "{head}"
+    );
+    assert!(!head.contains("Alt-Svc"), "{head}");
+
+    // Another name in the request, or in TLS, or none of TLS, or an old version of it.
+    let status = [
+        "--output",
+        "/dev/null",
+        "--write-out",
+        "%{http_code}",
+        "--header",
+        "Host: other.example",
+    ];
+    let page_url = url("page");
+    let wrong = [
+        &["--silent", "--noproxy", "*", "--cacert", &*ca, &*page_url][..],
+        &status,
+    ]
+    .concat();
+    assert_eq!(run_ok("curl", Path::new("/"), &wrong), b"421");
+    let resolve = format!("other.example:{port}:127.0.0.1");
+    let elsewhere = format!("https://other.example:{port}/page");
+    assert!(!is_served(&[
+        "--cacert",
+        &ca,
+        "--resolve",
+        &resolve,
+        &elsewhere
+    ]));
+    assert!(!is_served(&[&format!("http://localhost:{port}/page")]));
+    assert!(!is_served(&[
+        "--cacert",
+        &ca,
+        "--tls-max",
+        "1.1",
+        &url("page")
+    ]));
+    assert!(is_served(&[
+        "--cacert",
+        &ca,
+        "--tls-max",
+        "1.2",
+        &url("page")
+    ]));
+    for reason in ["another name", "does not speak TLS"] {
+        pair.near
+            .wait_for_log(&["TLS with 127.0.0.1 failed", reason]);
+    }
+
+    // A certificate that was renewed, by another authority.
+    authority.certify("own", "localhost", "stranger", "2");
+    let stranger = authority.path("stranger.crt");
+    let is_renewed = || is_served(&["--cacert", &stranger, &url("page")]).then_some(());
+    eventually("the new certificate", is_renewed);
+    fs::write(own, "nothing").expect("the file");
+    eventually("a look at the damaged file", || {
+        assert!(is_served(&["--cacert", &stranger, &url("page")]));
+        pair.near.log().contains("stays as it was").then_some(())
+    });
+}
+
+/// Whether curl gets a page.
+fn is_served(arguments: &[&str]) -> bool {
+    let curl = Command::new("curl")
+        .args([
+            "--silent",
+            "--fail",
+            "--noproxy",
+            "*",
+            "--output",
+            "/dev/null",
+        ])
+        .args(arguments)
+        .status();
+    curl.expect("curl starts").success()
+}
+
+#[test]
 fn what_is_no_request_for_the_site_is_refused() {
     if !are_installed(PROGRAMS) {
         return;

@@ -16,6 +16,7 @@
 //! link                the engine of one peer, shared by flows and lanes
 //! lane, pace, wire, greeting, tls   one connection to the peer, over any stream of bytes
 //! via_proxy           that connection through an HTTP proxy
+//! own_certificate     TLS with clients of services
 //! offered, lookups    flows that the peer opened: names, targets, connections
 //! origin_tls          TLS with their targets
 //! history             the store of what was received, and what predictions ask it
@@ -91,6 +92,7 @@ mod link;
 mod lookups;
 mod offered;
 mod origin_tls;
+pub mod own_certificate;
 mod pace;
 #[allow(unsafe_code)]
 mod socket;

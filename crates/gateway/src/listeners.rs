@@ -34,7 +34,7 @@ use tokio::{
 use crate::{
     acceptor::Acceptor,
     descriptors::{FlowDescriptor, UNPROVEN_CLIENTS_MAX},
-    flow::FlowHandle,
+    flow::{FlowHandle, connection::Connection},
     gateway::Gateway,
     http_proxy::Addressing,
     intercept::handling::{Carriage, ClientAddress},
@@ -116,7 +116,7 @@ impl Listener {
         loop {
             let (tcp, visit, address) = acceptor.accept(|client| listener.admit(client)).await;
             let client = Client {
-                tcp,
+                connection: tcp,
                 address,
                 visit: Arc::clone(&visit),
                 descriptor: Mutex::new(None),
@@ -169,8 +169,8 @@ impl Listener {
 }
 
 /// A client's connection before it is a flow.
-struct Client {
-    tcp: TcpStream,
+struct Client<C = TcpStream> {
+    connection: C,
     address: IpAddr,
     visit: Arc<Visit>,
     /// The connection's own, once it has sent a whole request.
@@ -179,7 +179,7 @@ struct Client {
     listener: Arc<Listener>,
 }
 
-impl Client {
+impl<C: Connection> Client<C> {
     /// The client has sent a whole request: it keeps its place, and a file descriptor.
     fn request_came(&self) -> Result<(), Refusal> {
         self.visit.prove();
@@ -217,7 +217,7 @@ impl Client {
             .target
             .socket_address()
             .filter(|_| *way_in.option == TRANSPARENT)
-            && let Ok(client) = self.tcp.peer_addr()
+            && let Ok(client) = self.connection.tcp().peer_addr()
             && let Some(flow) = gateway.held.claim(client, server)
         {
             return Ok(flow);
@@ -259,7 +259,7 @@ impl Client {
 
     async fn run(self, flow: FlowHandle, rest: Vec<u8>) -> Option<Refusal> {
         let idle = self.listener.policy().timeouts.idle;
-        flow.run(self.tcp, rest, idle).await
+        flow.run(self.connection, rest, idle).await
     }
 }
 

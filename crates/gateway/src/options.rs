@@ -395,14 +395,24 @@ options! {
              given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
             .entrance(Entrance::Proxy)
             .brief("Serve an HTTP proxy");
-        SERVICE = OptionSpec::new(NEAR, "service", "PORT=URL[,HOST...]", Nothing,
+        SERVICE = OptionSpec::new(NEAR, "service", "PORT=URL[,HOST...]|URL", Nothing,
             "Serve this web site at a local port or address by plain HTTP, as in 5000=https://registry.example.org. \
              Clients use http://localhost:5000 instead of the site's URL. The far end speaks TLS with the site, and \
-             verifies its certificate. The site's `allow` rule there must cover it. In full, the value is \
+             verifies its certificate. Its --allow must cover the site. In full, the value is \
              [HOST:]PORT=URL[,HOST[:PORT]...][@PEER]. Redirects to a HOST also go through this listener. PEER is a \
-             peer's name or key. Beyond loopback it needs `clients` or `open_to_all`.")
+             peer's name or key. With only the site's URL, clients speak TLS with this end, at the URL's port of all \
+             addresses, and it has the site's certificate (`cert`). https://[HOST:]PORT=URL is the same at another \
+             address. Beyond loopback it needs `clients` or `open_to_all`.")
             .repeats().with_commas().entrance(Entrance::Service)
             .brief("Serve a web site at a local port");
+        CERT = OptionSpec::new(NEAR, "cert", "FILE", Nothing,
+            "Read the certificate of a `service` by its own name from this file: PEM, with those of the CAs between it \
+             and the root. It is read again when it changes. With several, each service has the first that is for its \
+             name.").repeats()
+            .brief("Read the certificate of a service");
+        CERT_KEY = OptionSpec::new(NEAR, "cert_key", "FILE", Nothing,
+            "Read the private key of the certificate in `cert` from this file: PEM. Only its owner may read the file. \
+             With several, they are in the order of the certificates.").repeats();
         TRANSPARENT = OptionSpec::new(NEAR, "transparent", "[HOST:]PORT", Nothing,
             "Accept connections that the firewall of this machine redirects to this port, and carry each to its \
              original destination. Programs then need no proxy. `refrain intercept on` makes the firewall's rules. \

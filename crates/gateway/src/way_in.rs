@@ -7,6 +7,7 @@ use crate::{
     intercept::handling::Handling,
     keys::PublicKey,
     options::{Entrance, OptionSpec},
+    own_certificate::OwnCertificate,
     target::Target,
 };
 
@@ -21,6 +22,8 @@ pub struct WayIn {
     pub target: Option<Target>,
     /// The web site that it serves.
     pub service: Option<Arc<Service>>,
+    /// The site's certificate, if its clients speak TLS.
+    pub certificate: Option<OwnCertificate>,
     /// The peer behind which that is, if the option names one.
     pub peer: Option<PublicKey>,
     /// How redirected connections are handled that come here.
@@ -35,6 +38,7 @@ impl WayIn {
             listen,
             target: None,
             service: None,
+            certificate: None,
             peer: None,
             handling: Handling::PLAIN,
         }

@@ -2,14 +2,18 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Config, FindPeer};
 use crate::address::{self, ListenError};
+use crate::http_proxy::Service;
 use crate::intercept::rule::InterceptRule;
 use crate::options::{
-    ADMIN, Entrance, FORWARD, INTERCEPT, LISTEN, OptionSpec, SERVICE, TRANSPARENT, ways_in,
+    ADMIN, CERT, CERT_KEY, Entrance, FORWARD, INTERCEPT, LISTEN, OptionSpec, SERVICE, TRANSPARENT,
+    ways_in,
 };
+use crate::own_certificate::{CertificateError, CertificateFiles, OwnCertificate};
 use crate::settings::{BoxedError, ConfigError, Settings};
 use crate::target::{Target, TargetError};
 use crate::way_in::WayIn;
@@ -67,7 +71,10 @@ pub(super) fn read_ways_in(
 ) -> Result<Vec<WayIn>, ConfigError> {
     let read = |spec: &'static OptionSpec| match spec.entrance {
         Some(Entrance::Forward) => settings.many_with(spec, |text| parse_forward(text, find_peer)),
-        Some(Entrance::Service) => settings.many_with(spec, |text| parse_service(text, find_peer)),
+        Some(Entrance::Service) => {
+            let services = settings.many_with(spec, |text| parse_service(text, find_peer))?;
+            with_certificates(services, settings)
+        }
         Some(Entrance::Transparent) => {
             let listeners = settings.many_with(spec, address::parse_redirected)?;
             let addresses = listeners.into_iter().flatten();
@@ -167,18 +174,79 @@ pub(super) fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn
 
 /// `LISTEN=URL[,HOST...]`, with `@PEER` or without.
 fn parse_service(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedError> {
+    const HTTPS: &str = "https://";
     let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
-    let (listen, site) = ends.split_once('=').ok_or(
-        "expected a listener and a URL, such as 5000=https://registry.example.org or \
-         10.0.0.5:5000=https://registry.example.org",
-    )?;
-    let listen = address::parse_listen(listen);
-    let listen = listen.map_err(|error| format!("invalid listener: {error}"))?;
+    let (listen, service) = match ends.split_once('=') {
+        Some((listen, site)) => {
+            let site: Service = site.parse()?;
+            let (listen, service) = match listen.strip_prefix(HTTPS) {
+                Some(listen) => (listen, site.by_its_own_name()?),
+                None => (listen, site),
+            };
+            let listen = address::parse_listen(listen);
+            (
+                listen.map_err(|error| format!("invalid listener: {error}"))?,
+                service,
+            )
+        }
+        None if ends.starts_with(HTTPS) => {
+            let service = ends.parse::<Service>()?.by_its_own_name()?;
+            let port = service.site.target.port;
+            ((Ipv6Addr::UNSPECIFIED, port).into(), service)
+        }
+        None => {
+            return Err(
+                "expected a listener and a URL, such as 5000=https://registry.example.org or \
+                        10.0.0.5:5000=https://registry.example.org"
+                    .into(),
+            );
+        }
+    };
     Ok(WayIn {
-        service: Some(Arc::new(site.parse()?)),
+        service: Some(Arc::new(service)),
         peer: find_peer(peer)?,
         ..WayIn::any_target(&SERVICE, listen)
     })
+}
+
+/// Finds the certificates of services that are reached by their own names.
+fn with_certificates(services: Vec<WayIn>, settings: &Settings) -> Result<Vec<WayIn>, ConfigError> {
+    let [chains, keys] = [&CERT, &CERT_KEY].map(|spec| settings.many::<PathBuf>(spec));
+    let (chains, keys) = (chains?, keys?);
+    if chains.len() != keys.len() {
+        let spec = if chains.is_empty() { &CERT_KEY } else { &CERT };
+        return Err(settings.wrong(
+            spec,
+            "each --cert needs a --cert-key, and the other way round",
+        ));
+    }
+    let files = chains.into_iter().zip(keys);
+    let files: Vec<_> = files
+        .map(|(chain, key)| CertificateFiles { chain, key })
+        .collect();
+    let certified = services.into_iter().enumerate().map(|(nth, mut way_in)| {
+        let service = way_in
+            .service
+            .as_ref()
+            .filter(|service| service.is_by_own_name);
+        let Some(service) = service else {
+            return Ok(way_in);
+        };
+        let name = &service.site.target.host;
+        let mut found = Err("needs the site's certificate (--cert and --cert-key)".into());
+        for files in &files {
+            let loaded = OwnCertificate::load(files, name);
+            let is_of_others = matches!(loaded, Err(CertificateError::OtherName { .. }));
+            found = loaded.map_err(BoxedError::from);
+            if !is_of_others {
+                break;
+            }
+        }
+        let certificate = found.map_err(|error| settings.wrong_nth(&SERVICE, nth, error))?;
+        way_in.certificate = Some(certificate);
+        Ok(way_in)
+    });
+    certified.collect()
 }
 
 /// What is wrong with a forward as ssh has it, if its target has more colons than a name and a port: a URL, or an IPv6

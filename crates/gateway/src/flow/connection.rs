@@ -1,7 +1,7 @@
 //! The connection of an application, as flows read and write it: as it is, or inside TLS.
 
 use std::{
-    io::{self, ErrorKind, Read, Write},
+    io::{self, BufRead, ErrorKind, Read, Write},
     net::Shutdown,
     sync::{
         Mutex, MutexGuard,
@@ -10,7 +10,6 @@ use std::{
 };
 
 use refrain_proto::limits::BLOCK_BYTES_MAX;
-use rustls::ClientConnection;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
@@ -25,8 +24,39 @@ pub(crate) trait Connection {
     /// Reads what is there, 0 bytes at the end.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
+    /// Waits until something can be read, and leaves it; false at the end.
+    async fn has_more(&self) -> io::Result<bool>;
+
+    /// Appends what is there to `buffer`, up to its capacity: 0 bytes at the end.
+    async fn read_buf(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let length = buffer.len();
+        loop {
+            self.readable().await?;
+            buffer.resize(buffer.capacity(), 0);
+            let read = self.try_read(&mut buffer[length..]);
+            buffer.truncate(length + *read.as_ref().unwrap_or(&0));
+            match read {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
+    }
+
     /// Waits until a write may take something.
     async fn writable(&self) -> io::Result<()>;
+
+    /// Writes all of `bytes`.
+    async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.writable().await?;
+            match self.try_write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.flush().await
+    }
 
     /// Takes some of `bytes`.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
@@ -51,6 +81,10 @@ impl Connection for TcpStream {
         TcpStream::try_read(self, buffer)
     }
 
+    async fn has_more(&self) -> io::Result<bool> {
+        Ok(self.peek(&mut [0]).await? > 0)
+    }
+
     async fn writable(&self) -> io::Result<()> {
         TcpStream::writable(self).await
     }
@@ -68,18 +102,19 @@ impl Connection for TcpStream {
     }
 }
 
-/// A connection inside TLS, after its handshake, at the end that began it.
+/// A connection inside TLS, after its handshake.
 pub(crate) struct InsideTls {
     tcp: TcpStream,
     /// One task reads and writes: nobody waits for it.
-    session: Mutex<ClientConnection>,
+    session: Mutex<rustls::Connection>,
     /// Whether the session has plain bytes that were not read.
     has_more: AtomicBool,
 }
 
 impl InsideTls {
     /// Continues the session on its connection.
-    pub(crate) fn new(tcp: TcpStream, mut session: ClientConnection) -> InsideTls {
+    pub(crate) fn new(tcp: TcpStream, session: impl Into<rustls::Connection>) -> InsideTls {
+        let mut session = session.into();
         session.set_buffer_limit(Some(BLOCK_BYTES_MAX));
         InsideTls {
             tcp,
@@ -89,25 +124,26 @@ impl InsideTls {
         }
     }
 
-    fn session(&self) -> MutexGuard<'_, ClientConnection> {
+    fn session(&self) -> MutexGuard<'_, rustls::Connection> {
         self.session.lock().expect("held for a moment")
     }
 
     /// Sends what the session wants to send.
-    fn send(&self, session: &mut ClientConnection) -> io::Result<()> {
+    fn send(&self, session: &mut rustls::Connection) -> io::Result<()> {
         while session.wants_write() {
             session.write_tls(&mut Socket(&self.tcp))?;
         }
         Ok(())
     }
 
-    fn read(&self, session: &mut ClientConnection, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Receives until the session has plain bytes, or the end.
+    fn receive(&self, session: &mut rustls::Connection) -> io::Result<()> {
         loop {
-            match session.reader().read(buffer) {
+            match session.reader().fill_buf() {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                // 0 bytes are the end that the other side has said. An end of the connection only is an error: others
+                // No bytes are the end that the other side has said. An end of the connection only is an error: others
                 // could have made it.
-                result => return result,
+                result => return result.map(|_| ()),
             }
             session.read_tls(&mut Socket(&self.tcp))?;
             let state = session.process_new_packets();
@@ -134,10 +170,25 @@ impl Connection for InsideTls {
 
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut session = self.session();
-        let result = self.read(&mut session, buffer);
+        let received = self.receive(&mut session);
+        let result = received.and_then(|()| session.reader().read(buffer));
         let is_full = matches!(result, Ok(read) if read == buffer.len());
         self.has_more.store(is_full, Ordering::Relaxed);
         result
+    }
+
+    async fn has_more(&self) -> io::Result<bool> {
+        loop {
+            let received = self.receive(&mut self.session());
+            match received {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.tcp.readable().await?,
+                result => {
+                    result?;
+                    self.has_more.store(true, Ordering::Relaxed);
+                    return Ok(!self.session().reader().fill_buf()?.is_empty());
+                }
+            }
+        }
     }
 
     async fn writable(&self) -> io::Result<()> {

@@ -4,16 +4,15 @@
 use std::{
     future::pending,
     io,
-    net::Shutdown,
     pin::pin,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use refrain_proto::{Link, ResetReason, codes::reset};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 
-use super::{Activity, FlowHandle};
+use super::{Activity, FlowHandle, connection::Connection};
 use crate::{
     crumbs::Crumbs,
     http_proxy::{Answer, AnswerError, Body, Exchange, Progress, RequestHead},
@@ -98,7 +97,7 @@ impl FlowHandle {
     /// next request.
     pub(crate) async fn exchange(
         &mut self,
-        client: &TcpStream,
+        client: &impl Connection,
         received: &mut Vec<u8>,
         exchange: &mut Exchange,
         sent: usize,
@@ -177,7 +176,7 @@ impl FlowHandle {
     /// been sent, or neither can be.
     async fn both(
         &self,
-        client: &TcpStream,
+        client: &impl Connection,
         (head, received, body): ((&RequestHead, usize), &mut Vec<u8>, &mut Body),
         answer: &mut Answer,
         steps: &Steps,
@@ -205,7 +204,7 @@ impl FlowHandle {
         if is_sending && progress == Progress::Complete {
             // The answer says that the connection ends, so the client sees its end; and the
             // origin may still want the rest.
-            socket2::SockRef::from(client).shutdown(Shutdown::Write)?;
+            client.finish().await?;
             tokio::select! {
                 result = sending => result?,
                 _ = self.signals.over() => {}
@@ -217,7 +216,7 @@ impl FlowHandle {
     /// Sends the rest of a head of which `sent` bytes have gone.
     async fn send_head(
         &self,
-        client: &TcpStream,
+        client: &impl Connection,
         (head, mut sent): (&RequestHead, usize),
         steps: &Steps,
     ) -> Result<(), Stop> {
@@ -232,7 +231,7 @@ impl FlowHandle {
     /// From the client to the link, up to the body's end.
     async fn send_body(
         &self,
-        client: &TcpStream,
+        client: &impl Connection,
         received: &mut Vec<u8>,
         body: &mut Body,
         steps: &Steps,
@@ -265,11 +264,11 @@ impl FlowHandle {
     }
 
     /// Passes a client's end on: it may have lost interest. Returns when its connection failed.
-    async fn watch(&self, client: &TcpStream, steps: &Steps) -> io::Error {
-        match client.peek(&mut [0]).await {
-            Ok(0) => self.half_close(steps),
+    async fn watch(&self, client: &impl Connection, steps: &Steps) -> io::Error {
+        match client.has_more().await {
+            Ok(false) => self.half_close(steps),
             // The next request.
-            Ok(_) => {}
+            Ok(true) => {}
             Err(error) => return error,
         }
         pending().await
@@ -283,7 +282,7 @@ impl FlowHandle {
     /// From the link to the client, up to the answer's end.
     async fn pass_answer(
         &self,
-        client: &TcpStream,
+        client: &impl Connection,
         answer: &mut Answer,
         steps: &Steps,
         activity: &Activity,

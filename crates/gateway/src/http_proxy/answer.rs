@@ -397,8 +397,8 @@ fn frame(
     if has_no_length || terms.client_minor == 0 {
         without.push("Transfer-Encoding");
     }
-    if served.is_some() {
-        without.extend(Served::FIELDS);
+    if let Some(served) = served {
+        without.extend(served.fields());
     }
     let secret = fields::push_end_to_end(&mut head, received, &without, minor);
     head.extend(secret);

@@ -64,6 +64,9 @@ pub enum HttpProxyError {
         "this is the address of a web site, not of a proxy: use it instead of the site's own, as in http://HOST:PORT/"
     )]
     NotAProxy,
+    /// A `Host` that is not the site's.
+    #[error("this address serves another host than that of the request's Host field")]
+    Misdirected,
     /// A path of another host than those of the service.
     #[error("this service has no such host: --service lists its hosts after the site")]
     UnknownHost,
@@ -159,6 +162,7 @@ impl HttpProxyError {
             HttpProxyError::TooLarge => "431 Request Header Fields Too Large",
             HttpProxyError::NoForwardsLeft => "501 Not Implemented",
             HttpProxyError::UnknownHost => "404 Not Found",
+            HttpProxyError::Misdirected => "421 Misdirected Request",
             _ => "400 Bad Request",
         };
         response(status, &self.to_string())
@@ -182,8 +186,14 @@ fn exchange(
         query if query.starts_with('?') => format!("/{query}"),
         path => path.into(),
     };
-    if fields::values(received, "Host").count() > 1 {
+    let hosts: Vec<&[u8]> = fields::values(received, "Host").collect();
+    if hosts.len() > 1 {
         return Err(HttpProxyError::Malformed);
+    }
+    if let Some(served) = &served
+        && !served.service.is_addressed_by(&hosts.concat())
+    {
+        return Err(HttpProxyError::Misdirected);
     }
     let body = body_of(received, minor)?;
     // RFC 9110, section 7.8: not in HTTP/1.0. RFC 6455, section 4.1: by GET.

@@ -24,6 +24,8 @@ pub struct Service {
     pub site: Origin,
     /// Its other hosts.
     others: Vec<Origin>,
+    /// Whether clients reach the listener by the site's own name, inside TLS.
+    pub(crate) is_by_own_name: bool,
 }
 
 /// A host that is asked by HTTP, inside TLS or not.
@@ -63,6 +65,11 @@ pub enum ServiceError {
     /// A host that is there twice.
     #[error("the host {0} is there twice")]
     Twice(String),
+    /// Clients of such a service do not know other hosts by this listener.
+    #[error(
+        "a service whose clients speak TLS is one https:// site without other hosts: give each host a service of its own"
+    )]
+    OwnName,
 }
 
 impl FromStr for Service {
@@ -96,7 +103,11 @@ impl FromStr for Service {
             }
             others.push(other);
         }
-        Ok(Service { site, others })
+        Ok(Service {
+            site,
+            others,
+            is_by_own_name: false,
+        })
     }
 }
 
@@ -146,6 +157,27 @@ impl Origin {
 }
 
 impl Service {
+    /// The same for clients that speak TLS, and know the listener by the site's name.
+    pub(crate) fn by_its_own_name(self) -> Result<Service, ServiceError> {
+        match self.site.is_https && self.others.is_empty() {
+            true => Ok(Service {
+                is_by_own_name: true,
+                ..self
+            }),
+            false => Err(ServiceError::OwnName),
+        }
+    }
+
+    /// Whether a request with this `Host` is for the site.
+    pub(super) fn is_addressed_by(&self, host: &[u8]) -> bool {
+        if !self.is_by_own_name {
+            return true;
+        }
+        let host = str::from_utf8(host).ok();
+        let target = host.and_then(|host| Target::with_default_port(host, 443).ok());
+        target.is_some_and(|target| target.host == self.site.target.host)
+    }
+
     /// The host that a request for this path of the listener is for, and the path there.
     pub(super) fn route<'a>(&self, path: &'a str) -> Result<(&Origin, &'a str), HttpProxyError> {
         let Some(rest) = path.strip_prefix(OTHER_HOSTS) else {
@@ -162,15 +194,20 @@ impl Service {
 }
 
 impl Served {
-    /// The fields of an answer that [`Served::push_fields`] writes instead.
-    pub(super) const FIELDS: [&str; 5] = [
-        "Location",
-        "Content-Location",
-        "Set-Cookie",
-        // They send the client past the listener.
-        "Strict-Transport-Security",
-        "Alt-Svc",
-    ];
+    /// The fields of an answer that [`Served::push_fields`] leaves out or writes.
+    pub(super) fn fields(&self) -> &'static [&'static str] {
+        // Those that send clients past the listener come first.
+        match self.service.is_by_own_name {
+            true => &["Alt-Svc", "Location", "Content-Location"],
+            false => &[
+                "Alt-Svc",
+                "Strict-Transport-Security",
+                "Location",
+                "Content-Location",
+                "Set-Cookie",
+            ],
+        }
+    }
 
     /// Appends those fields, for the listener's clients.
     pub(super) fn push_fields(&self, head: &mut Vec<u8>, received: &[Header]) {
@@ -182,7 +219,8 @@ impl Served {
             }
         }
         // The cookies of other hosts would come back to the site.
-        let cookies = fields::values(received, "Set-Cookie").filter(|_| self.is_of_site());
+        let has_cookies = self.is_of_site() && !self.service.is_by_own_name;
+        let cookies = fields::values(received, "Set-Cookie").filter(|_| has_cookies);
         for value in cookies {
             fields::push(head, "Set-Cookie", &own_cookie(value));
         }

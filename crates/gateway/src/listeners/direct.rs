@@ -108,7 +108,7 @@ impl Client {
             tokio::select! {
                 biased;
                 standing = flow.signals().opened() => break standing,
-                read = self.tcp.read_buf(&mut kept), if is_read => {
+                read = self.connection.read_buf(&mut kept), if is_read => {
                     has_ended = read? == 0;
                     sent += flow.write_first(&kept[sent..]);
                 }
@@ -170,15 +170,15 @@ impl Client {
         };
         let idle = self.listener.policy().timeouts.idle;
         prepare(&tcp);
-        prepare(&self.tcp);
+        prepare(&self.connection);
         let activity = Activity::new();
         tokio::select! {
-            ended = both_ways(&self.tcp, early, &tcp, &activity) => ended?,
+            ended = both_ways(&self.connection, early, &tcp, &activity) => ended?,
             // Both are reset.
             () = activity.idle_for(idle) => return Ok(()),
         }
         // Both directions have ended: what is still on its way is to arrive.
-        for ended in [&tcp, &self.tcp] {
+        for ended in [&tcp, &self.connection] {
             SockRef::from(ended).set_linger(None)?;
         }
         Ok(())

@@ -5,14 +5,11 @@
 
 use std::{future::pending, io, time::Duration};
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Client, REQUEST_TIMEOUT};
 use crate::{
-    flow::{Ended, FlowHandle, prepare},
+    flow::{Ended, FlowHandle, connection::Connection, prepare},
     http_proxy::{
         self, Addressing, Exchange, HEAD_BYTES_MAX, HttpProxyError, Origin, ProxyRequest, Purpose,
         RequestHead,
@@ -56,11 +53,34 @@ impl Client {
     pub(super) async fn service(self) -> io::Result<()> {
         let service = self.listener.way_in.service.clone();
         let service = service.expect("such a listener has one");
-        self.http(Addressing::Service(service)).await
+        let addressing = Addressing::Service(service);
+        let Some(certificate) = &self.listener.way_in.certificate else {
+            return self.http(addressing).await;
+        };
+        let accepting = certificate.accept(self.connection);
+        let accepted = timeout(REQUEST_TIMEOUT, accepting).await;
+        let accepted = accepted.map_err(|_| io::ErrorKind::TimedOut)?;
+        let client = Client {
+            connection: match accepted {
+                Ok(connection) => connection,
+                Err(reason) => {
+                    let event = format!("TLS with {} failed: {reason}", self.address);
+                    self.listener.log(reason, event);
+                    return Ok(());
+                }
+            },
+            address: self.address,
+            visit: self.visit,
+            descriptor: self.descriptor,
+            listener: self.listener,
+        };
+        client.http(addressing).await
     }
+}
 
+impl<C: Connection> Client<C> {
     pub(super) async fn http(mut self, addressing: Addressing) -> io::Result<()> {
-        prepare(&self.tcp);
+        prepare(self.connection.tcp());
         let mut received = Vec::new();
         let mut kept = None;
         let mut deadline = Instant::now() + REQUEST_TIMEOUT;
@@ -191,7 +211,7 @@ impl Client {
             }
             searched = received.len();
             received.reserve(READ_BYTES);
-            let read = timeout_at(deadline, self.tcp.read_buf(received)).await;
+            let read = timeout_at(deadline, self.connection.read_buf(received)).await;
             if read.map_err(|_| io::ErrorKind::TimedOut)?? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -215,7 +235,7 @@ impl Client {
             };
             tokio::select! {
                 biased;
-                read = self.tcp.read_buf(received) => return Ok(read? > 0),
+                read = self.connection.read_buf(received) => return Ok(read? > 0),
                 () = spoiled => {}
                 () = &mut is_over => return Ok(false),
             }
@@ -234,7 +254,7 @@ impl Client {
         let idle = self.listener.policy().timeouts.idle;
         if let Some((mut flow, sent)) = kept.and_then(|kept| kept.begin(origin, &exchange.head)) {
             let ended = flow
-                .exchange(&self.tcp, received, exchange, sent, idle)
+                .exchange(&self.connection, received, exchange, sent, idle)
                 .await;
             if !matches!(
                 ended,
@@ -251,15 +271,15 @@ impl Client {
         let write = |flow: &FlowHandle| flow.write_head(&exchange.head, 0);
         let (mut flow, sent) = self.open_and_wait(origin.flow_target(), write).await?;
         let ended = flow
-            .exchange(&self.tcp, received, exchange, sent, idle)
+            .exchange(&self.connection, received, exchange, sent, idle)
             .await;
         Ok((ended, flow))
     }
 
-    async fn tunnel(mut self, origin: Origin, received: Vec<u8>) -> io::Result<()> {
+    async fn tunnel(self, origin: Origin, received: Vec<u8>) -> io::Result<()> {
         match self.open_and_wait(origin.flow_target(), |_| 0).await {
             Ok((flow, _)) => {
-                self.tcp.write_all(http_proxy::TUNNEL_OPEN).await?;
+                self.connection.write_all(http_proxy::TUNNEL_OPEN).await?;
                 self.run(flow, received).await;
                 Ok(())
             }
@@ -276,21 +296,23 @@ impl Client {
         http_proxy::refused_response(refusal, origin)
     }
 
-    async fn answer(mut self, response: &[u8]) -> io::Result<()> {
-        self.tcp.write_all(response).await?;
+    async fn answer(self, response: &[u8]) -> io::Result<()> {
+        self.connection.write_all(response).await?;
         self.end().await
     }
 
     /// Ends the connection such that the client gets all that was written.
-    async fn end(mut self) -> io::Result<()> {
-        socket2::SockRef::from(&self.tcp).set_linger(None)?;
-        self.tcp.shutdown().await?;
-        let mut discarded = [0; 4096];
+    async fn end(self) -> io::Result<()> {
+        socket2::SockRef::from(self.connection.tcp()).set_linger(None)?;
+        self.connection.finish().await?;
+        let mut discarded = Vec::with_capacity(READ_BYTES);
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         while Instant::now() < deadline
-            && let Ok(read) = timeout(LINGER, self.tcp.read(&mut discarded)).await
+            && let Ok(read) = timeout(LINGER, self.connection.read_buf(&mut discarded)).await
             && read? > 0
-        {}
+        {
+            discarded.clear();
+        }
         Ok(())
     }
 }

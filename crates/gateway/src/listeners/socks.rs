@@ -34,7 +34,7 @@ impl Client {
         let mut received = Vec::new();
         match self.socks5_target(&mut received).await {
             Ok(target) => {
-                let granted = socks5::reply_granted(self.tcp.local_addr()?);
+                let granted = socks5::reply_granted(self.connection.local_addr()?);
                 self.connect_to("SOCKS5", &target, received, &granted, socks5::reply_refused)
                     .await
             }
@@ -47,7 +47,9 @@ impl Client {
                     let reason = format!("refused a SOCKS5 client: {error}");
                     self.listener.refuse(&error, reason);
                 }
-                self.tcp.write_all(&error.reply().unwrap_or_default()).await
+                self.connection
+                    .write_all(&error.reply().unwrap_or_default())
+                    .await
             }
             Err(Stop::Io(error)) => Err(error),
         }
@@ -62,14 +64,14 @@ impl Client {
         let parse_greeting = |received: &[u8]| socks5::parse_greeting(received, method);
         self.message(received, socks5::MESSAGE_BYTES_MAX, parse_greeting)
             .await?;
-        self.tcp.write_all(&method.accepted()).await?;
+        self.connection.write_all(&method.accepted()).await?;
         if method == Method::Password {
             let login = self.message(received, socks5::LOGIN_BYTES_MAX, socks5::parse_login);
             let login = login.await?;
             if self.sign_in(login).await.is_err() {
                 return Err(Stop::Refused(Socks5Error::Login));
             }
-            self.tcp.write_all(&socks5::LOGIN_ACCEPTED).await?;
+            self.connection.write_all(&socks5::LOGIN_ACCEPTED).await?;
         }
         self.message(received, socks5::MESSAGE_BYTES_MAX, socks5::parse_request)
             .await
@@ -93,7 +95,7 @@ impl Client {
             Err(Stop::Refused(error)) => {
                 let reason = format!("refused a SOCKS4 client: {error}");
                 self.listener.refuse(&error, reason);
-                self.tcp.write_all(&refused).await
+                self.connection.write_all(&refused).await
             }
             Err(Stop::Io(error)) => Err(error),
         }
@@ -115,7 +117,7 @@ impl Client {
                 if received.len() > bytes_max {
                     return Err(Stop::Io(io::ErrorKind::InvalidData.into()));
                 }
-                if self.tcp.read_buf(received).await? == 0 {
+                if self.connection.read_buf(received).await? == 0 {
                     return Err(Stop::Io(io::ErrorKind::UnexpectedEof.into()));
                 }
             }
@@ -135,14 +137,14 @@ impl Client {
     ) -> io::Result<()> {
         match self.open_and_wait(target.clone().into(), |_| 0).await {
             Ok((flow, _)) => {
-                self.tcp.write_all(granted).await?;
+                self.connection.write_all(granted).await?;
                 self.run(flow, received).await;
                 Ok(())
             }
             Err(refusal) => {
                 let reason = format!("refused a {protocol} connection to {target}: {refusal}");
                 self.listener.refuse(&refusal, reason);
-                self.tcp.write_all(&refused(refusal)).await
+                self.connection.write_all(&refused(refusal)).await
             }
         }
     }

@@ -21,13 +21,13 @@ impl Client {
         // First: whatever happens from here on, the client sees a reset and not an end.
         self.reset()?;
         let listener = Arc::clone(&self.listener);
-        let client = self.tcp.peer_addr()?;
+        let client = self.connection.peer_addr()?;
         if listener.gateway.gate.is_probe(client) {
             return Ok(());
         }
         let redirected = listener.redirected.as_ref();
         let names = redirected.map(|redirected| &*redirected.names);
-        let target = match original_target(&self.tcp, names) {
+        let target = match original_target(&self.connection, names) {
             Ok(target) => target,
             Err(error) => {
                 let reason = format!("reset a connection from {}: {error}", self.address);
@@ -82,7 +82,7 @@ impl Client {
                 Search::Found(name) => return Ok(Some(name)),
                 Search::Nameless => return Ok(None),
                 // An end is passed on later.
-                Search::More if self.tcp.read_buf(early).await? == 0 => return Ok(None),
+                Search::More if self.connection.read_buf(early).await? == 0 => return Ok(None),
                 Search::More => {}
             }
         }
@@ -97,7 +97,7 @@ impl Client {
     ) -> io::Result<()> {
         let is_excluded = how.is_excluded || self.listener.policy().excludes(target);
         let how = Carriage { is_excluded, ..how };
-        let client = self.tcp.peer_addr()?;
+        let client = self.connection.peer_addr()?;
         let header = match (how.client_address, target.socket_address()) {
             (ClientAddress::ProxyV2, Some(server)) => proxy_protocol::header(client, server),
             _ => Vec::new(),

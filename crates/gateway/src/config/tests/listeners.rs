@@ -156,7 +156,14 @@ fn a_service_has_a_listener_a_site_and_maybe_a_peer() {
     let peer = format!("[::1]:5000=http://a.example@{}", fixture.peer);
     assert_eq!(service(&peer).unwrap().peer, Some(fixture.peer));
     for (text, part) in [
-        ("https://a.example", "expected a listener and a URL"),
+        ("a.example", "expected a listener and a URL"),
+        ("https://a.example", "--cert"),
+        ("https://8443=https://a.example", "--cert"),
+        ("https://8443=http://a.example", "one https:// site"),
+        (
+            "https://8443=https://a.example,b.example",
+            "one https:// site",
+        ),
         ("5000=a.example", "https://"),
         ("5000=https://a.example/path", "write https://a.example"),
         ("x=https://a.example", "invalid listener"),

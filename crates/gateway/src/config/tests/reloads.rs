@@ -19,6 +19,9 @@ fn named_on_change(fixture: &Fixture, role: Role, spec: &OptionSpec, value: &str
             (SOCKS5.flag(), "127.0.0.1:1080".to_owned()),
             (STORE.flag(), "store".to_owned()),
             (TRANSPARENT.flag(), "127.0.0.1:15001".to_owned()),
+            // Each needs the other one.
+            (CERT.flag(), "cert.pem".to_owned()),
+            (CERT_KEY.flag(), "key.pem".to_owned()),
         ]),
     }
     let parse = |flags: &BTreeMap<String, String>| {

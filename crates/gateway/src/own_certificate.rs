@@ -1,0 +1,259 @@
+//! The certificate of a service of this end, which clients reach by its own name.
+//!
+//! Its files are read again when they change, as a program that renews certificates leaves them.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Read},
+    net::IpAddr,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use rustls::{
+    AlertDescription, ServerConfig,
+    client::verify_server_name,
+    crypto::ring as ring_provider,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    server::{ClientHello, ParsedCertificate, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    flow::connection::InsideTls,
+    keys::{KeyError, read_secret_file},
+    target::Host,
+    text_file,
+};
+
+/// The longest chain of certificates, with names and all.
+const CHAIN_BYTES_MAX: u64 = 1 << 20;
+
+/// How often the files are looked at, while clients connect.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The files of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CertificateFiles {
+    /// It, and those of the CAs between it and the root.
+    pub(crate) chain: PathBuf,
+    /// Its private key.
+    pub(crate) key: PathBuf,
+}
+
+/// The certificate of one name.
+#[derive(Clone)]
+pub struct OwnCertificate {
+    files: CertificateFiles,
+    acceptor: TlsAcceptor,
+}
+
+/// Why files have no certificate of a name.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CertificateError {
+    /// Of the chain.
+    #[error("{}: {error}", text_file::failure(path, error))]
+    File { path: PathBuf, error: io::Error },
+    #[error("\"{}\" has no certificate (PEM)", .0.display())]
+    NoCertificate(PathBuf),
+    #[error("\"{}\" has no private key (PEM)", .0.display())]
+    NoKey(PathBuf),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("\"{}\" and \"{}\" do not belong together: {error}", files.chain.display(), files.key.display())]
+    Unusable {
+        files: CertificateFiles,
+        error: rustls::Error,
+    },
+    /// It is of others.
+    #[error("the certificate in \"{}\" is not for {name}", path.display())]
+    OtherName { path: PathBuf, name: Host },
+}
+
+/// Presents the certificate to clients that ask for its name, or for none.
+struct Presented {
+    files: CertificateFiles,
+    name: Host,
+    state: Mutex<State>,
+}
+
+struct State {
+    looked: Instant,
+    stamp: Stamp,
+    certificate: Arc<CertifiedKey>,
+}
+
+/// When and which the files were.
+type Stamp = [Option<(u64, i64, i64)>; 2];
+
+impl OwnCertificate {
+    /// Reads it.
+    pub(crate) fn load(
+        files: &CertificateFiles,
+        name: &Host,
+    ) -> Result<OwnCertificate, CertificateError> {
+        let presented = Presented {
+            files: files.clone(),
+            name: name.clone(),
+            state: Mutex::new(State {
+                looked: Instant::now(),
+                stamp: files.stamp(),
+                certificate: files.load(name)?,
+            }),
+        };
+        let provider = Arc::new(ring_provider::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("ring has what the versions need")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(presented));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(OwnCertificate {
+            files: files.clone(),
+            acceptor: Arc::new(config).into(),
+        })
+    }
+
+    /// Makes the handshake with a client.
+    pub(crate) async fn accept(&self, client: TcpStream) -> Result<InsideTls, String> {
+        let accepted = self.acceptor.accept(client).await;
+        let (tcp, session) = accepted.map_err(|error| reason(&error))?.into_inner();
+        Ok(InsideTls::new(tcp, session))
+    }
+}
+
+/// Why a handshake with a client failed.
+fn reason(error: &io::Error) -> String {
+    use AlertDescription::{BadCertificate, CertificateUnknown, UnknownCA};
+    match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "it closed the connection in the handshake".to_owned()
+        }
+        None => error.to_string(),
+        // Of `Presented::resolve`.
+        Some(rustls::Error::General(_)) => "it asks for another name".to_owned(),
+        Some(rustls::Error::InvalidMessage(_)) => "it does not speak TLS".to_owned(),
+        Some(rustls::Error::AlertReceived(BadCertificate | CertificateUnknown | UnknownCA)) => {
+            "it does not accept the certificate (is the CA known there, and does --cert have the whole chain?)".to_owned()
+        }
+        Some(error) => error.to_string(),
+    }
+}
+
+impl PartialEq for OwnCertificate {
+    fn eq(&self, other: &OwnCertificate) -> bool {
+        self.files == other.files
+    }
+}
+
+impl fmt::Debug for OwnCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.files.fmt(f)
+    }
+}
+
+impl CertificateFiles {
+    fn stamp(&self) -> Stamp {
+        [&self.chain, &self.key].map(|path| {
+            let metadata = fs::metadata(path).ok()?;
+            Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))
+        })
+    }
+
+    fn load(&self, name: &Host) -> Result<Arc<CertifiedKey>, CertificateError> {
+        let path = || self.chain.clone();
+        let pem = read(&self.chain).map_err(|error| CertificateError::File {
+            path: path(),
+            error,
+        })?;
+        let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+        let chain = chain.unwrap_or_default();
+        let first = chain
+            .first()
+            .ok_or_else(|| CertificateError::NoCertificate(path()))?;
+        let is_for_name = ParsedCertificate::try_from(first)
+            .and_then(|parsed| verify_server_name(&parsed, &server_name(name)));
+        is_for_name.map_err(|_| CertificateError::OtherName {
+            path: path(),
+            name: name.clone(),
+        })?;
+        let key = read_secret_file(&self.key, |text| {
+            let key = PrivateKeyDer::from_pem_slice(text.as_bytes());
+            key.map_err(|_| CertificateError::NoKey(self.key.clone()))
+        })?;
+        let provider = ring_provider::default_provider();
+        let certified = CertifiedKey::from_der(chain, key, &provider);
+        certified
+            .map(Arc::new)
+            .map_err(|error| CertificateError::Unusable {
+                files: self.clone(),
+                error,
+            })
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file: File = text_file::open(path)?;
+    let mut bytes = Vec::new();
+    file.take(CHAIN_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > CHAIN_BYTES_MAX {
+        true => Err(io::Error::other("it has more than 1 MiB")),
+        false => Ok(bytes),
+    }
+}
+
+fn server_name(host: &Host) -> ServerName<'static> {
+    match host {
+        Host::Ipv4(address) => IpAddr::from(*address).into(),
+        Host::Ipv6(address) => IpAddr::from(*address).into(),
+        // One that no certificate can have is none that a certificate is for.
+        Host::Domain(name) => {
+            ServerName::try_from(name.clone()).unwrap_or_else(|_| IpAddr::from([0, 0, 0, 0]).into())
+        }
+    }
+}
+
+impl Presented {
+    fn certificate(&self) -> Arc<CertifiedKey> {
+        let mut state = self.state.lock().expect("held for a moment");
+        if state.looked.elapsed() < LOOK_EVERY {
+            return Arc::clone(&state.certificate);
+        }
+        state.looked = Instant::now();
+        let stamp = self.files.stamp();
+        if stamp != state.stamp {
+            match self.files.load(&self.name) {
+                Ok(certificate) => {
+                    tracing::info!(name = %self.name, "the certificate was read again");
+                    state.certificate = certificate;
+                }
+                // One of them may still be written: another look follows.
+                Err(error) => {
+                    tracing::warn!("the certificate of {} stays as it was: {error}", self.name);
+                }
+            }
+            state.stamp = stamp;
+        }
+        Arc::clone(&state.certificate)
+    }
+}
+
+impl ResolvesServerCert for Presented {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let is_asked = hello
+            .server_name()
+            .is_none_or(|name| Host::from_name(name).is_ok_and(|name| name == self.name));
+        is_asked.then(|| self.certificate())
+    }
+}
+
+impl fmt::Debug for Presented {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.files.fmt(f)
+    }
+}
