@@ -75,6 +75,25 @@ pub(crate) enum CertificateError {
     OtherName { path: PathBuf, name: Host },
 }
 
+/// Why a handshake with a client failed. The text follows the client's address.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandshakeError {
+    #[error("it closed the connection in the handshake")]
+    Closed,
+    #[error("it asks for another name")]
+    OtherName,
+    #[error("it does not speak TLS")]
+    NotTls,
+    #[error(
+        "it does not accept the certificate (is the CA known there, and does --cert have the whole chain?)"
+    )]
+    NotAccepted,
+    #[error("{0}")]
+    Io(io::Error),
+    #[error("{0}")]
+    Tls(rustls::Error),
+}
+
 /// Presents the certificate to clients that ask for its name, or for none.
 struct Presented {
     files: CertificateFiles,
@@ -120,28 +139,26 @@ impl OwnCertificate {
     }
 
     /// Makes the handshake with a client.
-    pub(crate) async fn accept(&self, client: TcpStream) -> Result<InsideTls, String> {
-        let accepted = self.acceptor.accept(client).await;
-        let (tcp, session) = accepted.map_err(|error| reason(&error))?.into_inner();
+    pub(crate) async fn accept(&self, client: TcpStream) -> Result<InsideTls, HandshakeError> {
+        let (tcp, session) = self.acceptor.accept(client).await?.into_inner();
         Ok(InsideTls::new(tcp, session))
     }
 }
 
-/// Why a handshake with a client failed.
-fn reason(error: &io::Error) -> String {
-    use AlertDescription::{BadCertificate, CertificateUnknown, UnknownCA};
-    match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-        None if error.kind() == io::ErrorKind::UnexpectedEof => {
-            "it closed the connection in the handshake".to_owned()
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> HandshakeError {
+        use AlertDescription::{BadCertificate, CertificateUnknown, UnknownCA};
+        match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+            None if error.kind() == io::ErrorKind::UnexpectedEof => HandshakeError::Closed,
+            None => HandshakeError::Io(error),
+            // Of `Presented::resolve`.
+            Some(rustls::Error::General(_)) => HandshakeError::OtherName,
+            Some(rustls::Error::InvalidMessage(_)) => HandshakeError::NotTls,
+            Some(rustls::Error::AlertReceived(BadCertificate | CertificateUnknown | UnknownCA)) => {
+                HandshakeError::NotAccepted
+            }
+            Some(error) => HandshakeError::Tls(error.clone()),
         }
-        None => error.to_string(),
-        // Of `Presented::resolve`.
-        Some(rustls::Error::General(_)) => "it asks for another name".to_owned(),
-        Some(rustls::Error::InvalidMessage(_)) => "it does not speak TLS".to_owned(),
-        Some(rustls::Error::AlertReceived(BadCertificate | CertificateUnknown | UnknownCA)) => {
-            "it does not accept the certificate (is the CA known there, and does --cert have the whole chain?)".to_owned()
-        }
-        Some(error) => error.to_string(),
     }
 }
 

@@ -63,9 +63,9 @@ impl Client {
         let client = Client {
             connection: match accepted {
                 Ok(connection) => connection,
-                Err(reason) => {
-                    let event = format!("TLS with {} failed: {reason}", self.address);
-                    self.listener.log(reason, event);
+                Err(error) => {
+                    let event = format!("TLS with {} failed: {error}", self.address);
+                    self.listener.refuse(&error, event);
                     return Ok(());
                 }
             },
