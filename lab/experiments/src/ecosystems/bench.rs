@@ -42,6 +42,7 @@ pub(super) struct Pair<'a> {
     bench: &'a Bench,
     gateways: Gateways,
     proxy: SocketAddr,
+    service: SocketAddr,
     server: SocketAddr,
 }
 
@@ -100,11 +101,22 @@ impl Bench {
         both: &[&str],
         near: &[&str],
     ) -> anyhow::Result<Pair<'_>> {
-        let proxy = free_address();
+        let (proxy, service) = (free_address(), free_address());
         let http_proxy = proxy.to_string();
-        let common = ["--effort", &self.effort, "--dead-after", DEAD_AFTER];
-        let far = [&common, both].concat();
-        let near = [&far[..], near, &["--http-proxy", &http_proxy]].concat();
+        let site = format!("{service}=https://{server}");
+        let common = [
+            &["--effort", &self.effort, "--dead-after", DEAD_AFTER],
+            both,
+        ]
+        .concat();
+        let listeners = ["--http-proxy", &http_proxy, "--service", &site];
+        let near = [&common[..], near, &listeners].concat();
+        // Of servers that speak TLS.
+        let certificate = Path::new(FOLDER).join("cert.pem");
+        let certificate = certificate.to_string_lossy();
+        let trust = ["--origin-ca", &certificate];
+        let has_certificate = Path::new(&*certificate).exists();
+        let far = [&common[..], if has_certificate { &trust } else { &[] }].concat();
         let gateways = Gateways::start(&Setup {
             refrain: &self.refrain,
             link: None,
@@ -118,6 +130,7 @@ impl Bench {
             bench: self,
             gateways,
             proxy,
+            service,
             server,
         })
     }
@@ -155,7 +168,8 @@ impl Pair<'_> {
     /// content is not what the server has.
     ///
     /// It is given `$VERSION` (1, 2, 2), `$STEP` (1, 2, 3), the server's `$SERVER`, the near end's
-    /// `$NEAR` for HTTP, and its `$FORWARD` to the server with `$FORWARD_PORT`.
+    /// `$NEAR` for HTTP, its `$FORWARD` to the server with `$FORWARD_PORT`, and its `$SERVICE`, by http, for a server
+    /// that speaks TLS.
     pub(super) fn row(
         &self,
         title: Title<'_>,
@@ -170,6 +184,7 @@ impl Pair<'_> {
                 ("STEP", step),
                 ("SERVER", &self.server.to_string()),
                 ("NEAR", &self.proxy.to_string()),
+                ("SERVICE", &self.service.to_string()),
                 ("FORWARD", &self.gateways.address.to_string()),
                 ("FORWARD_PORT", &self.gateways.address.port().to_string()),
             ];

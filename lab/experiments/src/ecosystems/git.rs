@@ -46,7 +46,9 @@ exec git daemon --listen="${SERVER%:*}" --port="$PORT" --base-path=/mnt --export
 const CLONE: &str = r#"
 ln -sfn $VERSION.git served.git
 rm -rf clone
-git -c "http.proxy=http://$NEAR" clone --quiet $OPTIONS "${URL/FORWARD/$FORWARD}/served.git" clone
+address() { sed "s/FORWARD/$FORWARD/; s/SERVICE/$SERVICE/" <<<$1; }
+[[ $URL = *SERVICE* ]] && proxy= || proxy=http://$NEAR
+git -c "http.proxy=$proxy" clone --quiet $OPTIONS "$(address $URL)/served.git" clone
 "#;
 
 /// Each user has cloned version N past the pair before.
@@ -73,6 +75,8 @@ git -C clone fsck --full --strict >fsck 2>&1 || { cat fsck; exit 1; }
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let (fcgiwrap, _fcgiwrap) = bench.serve(FCGIWRAP)?;
     let (http, _http) = http(bench, fcgiwrap)?;
+    let settings = HTTP_BACKEND.replace("@FCGIWRAP@", &fcgiwrap.to_string());
+    let (https, _https) = nginx::start_with_tls(bench, &settings)?;
     let (daemon, _daemon) = bench.serve(DAEMON)?;
     let url = format!("http://{http}");
     let rows = [
@@ -99,6 +103,14 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             &url,
             "--depth 1",
             "deflate, of objects that the server compresses again",
+        ),
+        (
+            "git by https, through a service: clone",
+            https,
+            CLONE,
+            "http://SERVICE",
+            "",
+            "nothing",
         ),
         (
             "git by its own protocol: clone",

@@ -68,69 +68,79 @@ rm -r image layer
 /// skopeo checks all digests.
 const PULL: &str = r#"
 rm -rf direct image
-skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=$TLS "docker://$SERVER/$IMAGE:v$VERSION" dir:direct
-skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=$TLS "docker://$FORWARD/$IMAGE:v$VERSION" dir:image
+skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=${TLS/service/true} "docker://$SERVER/$IMAGE:v$VERSION" dir:direct
+[[ $TLS = service ]] && near=(false $SERVICE) || near=($TLS $FORWARD)
+skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=$near \
+    "docker://${near[1]}/$IMAGE:v$VERSION" dir:image
 diff -r direct image
 "#;
 
 struct Image {
     name: &'static str,
     image: &'static str,
-    tls: bool,
+    /// For skopeo, or `service` to pull through one.
+    tls: &'static str,
     /// Of both ends.
     options: &'static [&'static str],
     in_the_way: &'static str,
 }
 
-const PULLS: [Image; 7] = [
+const PULLS: [Image; 8] = [
     Image {
         name: "image: layer as gzip, files with the time of the build",
         image: "build-gzip",
-        tls: false,
+        tls: "false",
         options: &[],
         in_the_way: "gzip: all data after the first change is compressed differently",
     },
     Image {
         name: "image: layer as gzip, files with the same time in both builds",
         image: "same-gzip",
-        tls: false,
+        tls: "false",
         options: &[],
         in_the_way: "gzip",
     },
     Image {
         name: "image: layer as zstd, files with the time of the build",
         image: "build-zstd",
-        tls: false,
+        tls: "false",
         options: &[],
         in_the_way: "zstd",
     },
     Image {
         name: "image: layer as zstd, files with the same time in both builds",
         image: "same-zstd",
-        tls: false,
+        tls: "false",
         options: &[],
         in_the_way: "zstd",
     },
     Image {
         name: "image: layer without compression, files with the time of the build",
         image: "build-plain",
-        tls: false,
+        tls: "false",
         options: &[],
         in_the_way: "nothing, if the cache holds the layer",
     },
     Image {
         name: "image: the same with `--cache-size 512MiB`",
         image: "build-plain",
-        tls: false,
+        tls: "false",
         options: &["--cache-size", "512MiB"],
         in_the_way: "nothing",
     },
     Image {
         name: "image: layer without compression, by https",
         image: "same-plain",
-        tls: true,
+        tls: "true",
         options: &["--cache-size", "512MiB"],
         in_the_way: "TLS",
+    },
+    Image {
+        name: "image: layer without compression, by https, through a service",
+        image: "same-plain",
+        tls: "service",
+        options: &["--cache-size", "512MiB"],
+        in_the_way: "nothing",
     },
 ];
 
@@ -146,9 +156,8 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             checked: "sha256 of layer and configuration, by skopeo; `diff -r`",
             in_the_way: pull.in_the_way,
         };
-        let server = if pull.tls { tls } else { plain };
-        let tls = pull.tls.to_string();
-        let variables = [("IMAGE", pull.image), ("TLS", tls.as_str())];
+        let server = if pull.tls == "false" { plain } else { tls };
+        let variables = [("IMAGE", pull.image), ("TLS", pull.tls)];
         bench
             .pair(server, pull.options, &[])?
             .row(title, PULL, &variables)

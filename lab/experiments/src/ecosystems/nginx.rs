@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use super::bench::Bench;
 use crate::processes::Running;
 
-/// A key and a certificate for this machine, which is its own authority.
+/// A key and a certificate for this machine, which clients and far ends trust as it is: so it is no CA's.
 pub(super) const CERTIFICATE: &str = "\
 [[ -e cert.pem ]] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
-    -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 2>/dev/null
+    -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
+    -addext basicConstraints=critical,CA:FALSE 2>/dev/null
 ";
 
 /// All files are below the folder that the server is started in.

@@ -33,8 +33,9 @@ done
 const DOWNLOAD: &str = r#"
 rm -rf out
 [[ $VERSION = 1 ]] && requirement=$OLD || requirement=$NEW
-PYTHONPATH=$DATA/python/build python3 -m pip --isolated download -q --no-cache-dir -d out --proxy "http://$NEAR" \
-    --index-url "$SCHEME://$SERVER/simple/" --cert cert.pem $OPTIONS "$requirement"
+[[ $SCHEME = service ]] && site=(http://$SERVICE) || site=($SCHEME://$SERVER --proxy "http://$NEAR")
+PYTHONPATH=$DATA/python/build python3 -m pip --isolated download -q --no-cache-dir -d out \
+    --index-url "$site/simple/" "${site[@]:1}" --cert cert.pem $OPTIONS "$requirement"
 for file in out/*; do
     cmp "$file" "$DATA/python/$FOLDER$VERSION/${file##*/}"
 done
@@ -56,7 +57,7 @@ struct Package {
     in_the_way: &'static str,
 }
 
-const PACKAGES: [Package; 5] = [
+const PACKAGES: [Package; 6] = [
     Package {
         name: "pip: wheel of Django 5.1.3 → 5.1.4 with its dependencies",
         scheme: "http",
@@ -102,6 +103,15 @@ const PACKAGES: [Package; 5] = [
         new: "Django==5.1.4",
         in_the_way: "TLS",
     },
+    Package {
+        name: "pip: wheel of Django by https, through a service",
+        scheme: "service",
+        folder: "",
+        options: WHEELS,
+        old: "Django==5.1.3",
+        new: "Django==5.1.4",
+        in_the_way: "nothing",
+    },
 ];
 
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
@@ -114,10 +124,9 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             checked: "sha256 in the index, by pip; `cmp`",
             in_the_way: package.in_the_way,
         };
-        let server = if package.scheme == "https" {
-            tls
-        } else {
-            plain
+        let server = match package.scheme {
+            "http" => plain,
+            _ => tls,
         };
         let variables = [
             ("SCHEME", package.scheme),

@@ -23,10 +23,11 @@ const GZIP: &str =
 const CRAWL: &str = r#"
 ln -sfn "$DATA/site/$VERSION/$PART" site
 rm -rf out
+[[ $SCHEME = service ]] && site=(http://$SERVICE) || site=($SCHEME://$SERVER -x "http://$NEAR")
 find -L site -type f -printf '%P\n' | sort | while read -r file; do
-    printf 'url = "%s://%s/%s"\noutput = "out/%s"\n' "$SCHEME" "$SERVER" "$file" "$file"
+    printf 'url = "%s/%s"\noutput = "out/%s"\n' "$site" "$file" "$file"
 done >urls
-curl -sf --noproxy '' -x "http://$NEAR" --cacert cert.pem $OPTIONS --create-dirs -K urls
+curl -sf --noproxy '' "${site[@]:1}" --cacert cert.pem $OPTIONS --create-dirs -K urls
 diff -r site/ out
 "#;
 
@@ -70,6 +71,14 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             "gzip",
         )?,
         crawl("web: the same by https", ".", tls, "https", &[], "TLS")?,
+        crawl(
+            "web: the same by https, through a service",
+            ".",
+            tls,
+            "service",
+            &[],
+            "nothing",
+        )?,
         // The generator writes the version into each page.
         crawl(
             "web: 85 pages of a manual, `gzip_proxied any` in nginx",
