@@ -155,11 +155,15 @@ fn common(
             };
             format!(" to {target} through {behind}{resolver}")
         });
-        let site = way_in.service.as_ref();
-        let leads = to_target.or(site.map(|site| format!(" for {site} through {behind}")));
+        let sites: Vec<String> = way_in.sites().map(ToString::to_string).collect();
+        let to_sites = format!(" for {} through {behind}", sites.join(" "));
+        let leads = to_target.or((!sites.is_empty()).then_some(to_sites));
         let (listen, access) = (listener(way_in.listen), config.access.describe(way_in));
         let leads = leads.unwrap_or_default();
         line(way_in.option.key, format!("{listen}{leads}, {access}"))?;
+    }
+    if let Some(names) = config.opens() {
+        line("open", format!("TLS to {names}, by the CA of --ca"))?;
     }
     if let Some(users) = config.access.describe_users() {
         line("proxy_auth", format!("{users} (hashes not shown)"))?;

@@ -271,10 +271,10 @@ fn reloaded(file: Option<&Path>, role: Role) -> String {
             file.display()
         ),
         (None, Role::Far) => {
-            "no configuration file: reloaded only peer keys (--peer-key)".to_owned()
+            "no configuration file: reloaded only files of other options, such as peer keys (--peer-key)".to_owned()
         }
         (None, _) => {
-            "no configuration file: reloaded only users (--proxy-auth) and names of peers (--peer-key)"
+            "no configuration file: reloaded only files of other options, such as users (--proxy-auth)"
                 .to_owned()
         }
     }

@@ -8,6 +8,7 @@ mod bench;
 mod bounded;
 mod bulk;
 mod bypass;
+mod ca;
 mod check;
 mod completions;
 mod cost;
@@ -114,6 +115,8 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Make a private key and its public key, and print the public key
     Keygen(keygen::KeygenArguments),
+    /// Make a CA of your own, for names whose TLS a near end opens (--open)
+    Ca(ca::CaArguments),
     /// Run the far end, next to the service
     ///
     /// It accepts lanes (connections of near ends), and connects to targets.
@@ -125,8 +128,8 @@ enum Command {
     Far(gateways::GatewayArguments<FarOptions>),
     /// Run the near end, next to the users
     ///
-    /// It opens lanes (connections to the far end). It serves forwards, SOCKS5 and HTTP, and accepts connections that
-    /// the firewall redirects.
+    /// It opens lanes (connections to the far end). It serves forwards, SOCKS5, HTTP and web sites, and accepts
+    /// connections that the firewall redirects.
     #[command(
         after_help = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org \
                       --socks5 1080\n\nAll options: refrain near --help",
@@ -232,6 +235,7 @@ impl Command {
         match self {
             Self::Demo(arguments) => demo::run(arguments),
             Self::Keygen(arguments) => keygen::run(arguments),
+            Self::Ca(arguments) => ca::run(arguments),
             Self::Far(arguments) => gateways::far(arguments),
             Self::Near(arguments) => gateways::near(arguments),
             Self::Run(arguments) => run::run(arguments),

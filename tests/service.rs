@@ -470,7 +470,7 @@ fn clients_that_speak_tls_reach_a_site_by_its_own_name() {
         "1.2",
         &url("page")
     ]));
-    for reason in ["another name", "does not speak TLS"] {
+    for reason in ["asks for other.example", "does not speak TLS"] {
         pair.near
             .wait_for_log(&["TLS with 127.0.0.1 failed", reason]);
     }
@@ -485,6 +485,56 @@ fn clients_that_speak_tls_reach_a_site_by_its_own_name() {
         assert!(is_served(&["--cacert", &stranger, &url("page")]));
         pair.near.log().contains("stays as it was").then_some(())
     });
+}
+
+#[test]
+fn several_sites_share_an_address_by_their_names() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let nginx = Nginx::start_with_tls();
+    let page = nginx.serve_letters("page", 1, 1000);
+    let authority = Authority::new();
+    let listen = free_address();
+    let sites = [
+        ("other.example", "https://other.example".to_owned()),
+        ("localhost", site_of(&nginx)),
+    ];
+    let mut near = Vec::new();
+    for (name, site) in &sites {
+        authority.certify(name, name, "ca", "2");
+        near.extend(["--service".to_owned(), format!("https://{listen}={site}")]);
+        let [key, certificate] =
+            ["key", "crt"].map(|kind| authority.path(&format!("{name}.{kind}")));
+        near.extend([
+            "--cert".to_owned(),
+            certificate,
+            "--cert-key".to_owned(),
+            key,
+        ]);
+    }
+    let near: Vec<&str> = near.iter().map(String::as_str).collect();
+    let trust = nginx.certificate().display().to_string();
+    let _pair = Pair::start(&["--origin-ca", &trust], &near);
+    let (port, ca) = (listen.port(), authority.path("ca.crt"));
+    let own = curl(&["--cacert", &ca, &format!("https://localhost:{port}/page")]);
+    assert_eq!(digest(&own), digest(&page));
+    // The far end does not reach this one, so the answer is the near end's, with its certificate.
+    let resolve = format!("other.example:{port}:127.0.0.1");
+    let url = format!("https://other.example:{port}/");
+    let other = [
+        "--silent",
+        "--noproxy",
+        "*",
+        "--cacert",
+        &ca,
+        "--resolve",
+        &resolve,
+        &url,
+    ];
+    let other = run_ok("curl", Path::new("/"), &other);
+    let other = String::from_utf8_lossy(&other);
+    assert!(other.contains("https://other.example"), "{other}");
 }
 
 /// Whether curl gets a page.

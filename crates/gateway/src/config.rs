@@ -56,6 +56,7 @@ use crate::http_proxy::AcceptEncoding;
 use crate::intercept::{self, queue, rule::InterceptRule};
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
+use crate::opening::Opening;
 use crate::options::*;
 use crate::origin_tls::OriginTrust;
 use crate::pace;
@@ -132,6 +133,8 @@ config! {
             Role::Far => OriginTrust::resolve(settings)?,
             _ => OriginTrust::of_system(),
         };
+        /// The names whose TLS is opened.
+        pub(crate) opening: Opening = Opening::resolve(settings)?;
         /// The flows that are sent as they are.
         pub exclude: ExcludeRules = ExcludeRules::new(settings.many(&EXCLUDE)?);
         /// Who may use the listeners for applications.

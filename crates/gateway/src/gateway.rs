@@ -37,6 +37,7 @@ use crate::{
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
     offered::{self, Targets},
+    opening,
     options::{Role, TRANSPARENT},
     origin_tls::OriginSessions,
     pace::Pace,
@@ -95,6 +96,8 @@ pub struct Gateway {
     pub(crate) held: HeldFlows,
     /// Names of servers that clients got from DNS.
     pub(crate) dns_names: DnsNames,
+    /// Clients and names whose TLS is not opened for a while.
+    pub(crate) opening: opening::Memory,
     /// Targets of redirected connections that go direct for a while.
     pub(crate) refused_targets: RefusedTargets,
     /// Each connection that goes to its server without the link has a clone.
@@ -129,6 +132,7 @@ impl Gateway {
             gate: Gate::default(),
             held: HeldFlows::default(),
             dns_names: DnsNames::default(),
+            opening: opening::Memory::default(),
             refused_targets: RefusedTargets::default(),
             without_link: Arc::default(),
             changes: watch::Sender::new(()),
@@ -226,6 +230,7 @@ impl Gateway {
         }
         let own = self.policy.load().own.clone();
         self.policy.replace(Policy::new(config, own));
+        self.opening.clear();
     }
 
     /// Ends the links of peers whose keys are no longer accepted, and forgets these peers. `before` has their names.

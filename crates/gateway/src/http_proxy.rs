@@ -122,6 +122,14 @@ pub(crate) fn sign_in_response(refused: Option<impl Display>) -> Vec<u8> {
     )
 }
 
+/// The response to a client that speaks plain HTTP where TLS is spoken.
+pub(crate) fn tls_response() -> Vec<u8> {
+    response(
+        "400 Bad Request",
+        "this port speaks TLS: use https:// with it",
+    )
+}
+
 /// A response with this status, which fields may follow.
 fn response(status: &str, reason: &str) -> Vec<u8> {
     let body = format!("refrain: {reason}\n");

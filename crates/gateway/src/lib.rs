@@ -16,7 +16,8 @@
 //! link                the engine of one peer, shared by flows and lanes
 //! lane, pace, wire, greeting, tls   one connection to the peer, over any stream of bytes
 //! via_proxy           that connection through an HTTP proxy
-//! own_certificate     TLS with clients of services
+//! client_hello, own_certificate   TLS with clients of services
+//! opening             TLS of clients that is opened, by the site's own CA
 //! offered, lookups    flows that the peer opened: names, targets, connections
 //! origin_tls          TLS with their targets
 //! history             the store of what was received, and what predictions ask it
@@ -74,6 +75,7 @@ pub mod virtual_names;
 pub mod way_in;
 
 pub mod acceptor;
+mod client_hello;
 mod descriptors;
 pub mod http_proxy;
 pub mod intercept;
@@ -91,8 +93,9 @@ mod lane;
 mod link;
 mod lookups;
 mod offered;
+pub mod opening;
 mod origin_tls;
-pub mod own_certificate;
+mod own_certificate;
 mod pace;
 #[allow(unsafe_code)]
 mod socket;

@@ -10,6 +10,7 @@ mod door;
 mod forward;
 pub(crate) mod held;
 mod http;
+mod opened;
 mod socks;
 mod transparent;
 
@@ -36,7 +37,6 @@ use crate::{
     descriptors::{FlowDescriptor, UNPROVEN_CLIENTS_MAX},
     flow::{FlowHandle, connection::Connection},
     gateway::Gateway,
-    http_proxy::Addressing,
     intercept::handling::{Carriage, ClientAddress},
     keys::PublicKey,
     link::Standing,
@@ -64,9 +64,7 @@ type Serve = fn(Client) -> Serving;
 static SERVERS: &[(&OptionSpec, Serve)] = &[
     (&FORWARD, |client| Box::pin(client.forward())),
     (&SOCKS5, |client| Box::pin(client.socks())),
-    (&HTTP_PROXY, |client| {
-        Box::pin(client.http(Addressing::Proxy))
-    }),
+    (&HTTP_PROXY, |client| Box::pin(client.http_proxy())),
     (&SERVICE, |client| Box::pin(client.service())),
     (&TRANSPARENT, |client| Box::pin(client.transparent())),
 ];

@@ -150,7 +150,8 @@ impl Targets {
             offer.target.escape_debug(),
             refusal.in_own_words()
         );
-        self.refusals.add(discriminant(&refusal), refused);
+        self.refusals
+            .add((discriminant(&refusal), refusal.kind()), refused);
         let text = refusal.wire_text();
         link.with(|link, _| link.refuse_flow(offer.flow, refusal.wire_code(), &text));
     }

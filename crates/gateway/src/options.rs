@@ -413,6 +413,15 @@ options! {
         CERT_KEY = OptionSpec::new(NEAR, "cert_key", "FILE", Nothing,
             "Read the private key of the certificate in `cert` from this file: PEM. Only its owner may read the file. \
              With several, they are in the order of the certificates.").repeats();
+        OPEN = OptionSpec::new(NEAR, "open", "NAME[:PORT]", Nothing,
+            "Open TLS of clients to servers with these names, such as npm.example.org or *.corp.example, at port 443 \
+             unless another is given: connections through `http_proxy`, `socks5`, `transparent` and `refrain run`. This \
+             end then presents a certificate of `ca`, and the far end verifies the server's. Clients must trust the CA. \
+             Those that do not, and servers that cannot be verified, pass unopened. Reloaded on SIGHUP.")
+            .repeats().reloads(NEAR)
+            .brief("Open TLS to this name, by your own CA");
+        CA = OptionSpec::new(NEAR, "ca", "DIR", Nothing,
+            "Use the CA in this directory for `open`. `refrain ca init` makes it. Reloaded on SIGHUP.").reloads(NEAR);
         TRANSPARENT = OptionSpec::new(NEAR, "transparent", "[HOST:]PORT", Nothing,
             "Accept connections that the firewall of this machine redirects to this port, and carry each to its \
              original destination. Programs then need no proxy. `refrain intercept on` makes the firewall's rules. \

@@ -219,7 +219,8 @@ fn reason(error: &io::Error) -> String {
 /// Why a certificate is not accepted.
 fn of_certificate(error: &CertificateError) -> String {
     match error {
-        CertificateError::UnknownIssuer => {
+        // The latter of one whose name another CA has.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "its certificate is not from a CA that is trusted there (--origin-ca can name the CA)"
                 .to_owned()
         }

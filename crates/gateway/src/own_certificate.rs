@@ -21,11 +21,9 @@ use rustls::{
     server::{ClientHello, ParsedCertificate, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    flow::connection::InsideTls,
+    client_hello::PROTOCOLS,
     keys::{KeyError, read_secret_file},
     target::Host,
     text_file,
@@ -48,9 +46,9 @@ pub(crate) struct CertificateFiles {
 
 /// The certificate of one name.
 #[derive(Clone)]
-pub struct OwnCertificate {
+pub(crate) struct OwnCertificate {
     files: CertificateFiles,
-    acceptor: TlsAcceptor,
+    pub(crate) config: Arc<ServerConfig>,
 }
 
 /// Why files have no certificate of a name.
@@ -61,17 +59,22 @@ pub(crate) enum CertificateError {
     File { path: PathBuf, error: io::Error },
     #[error("\"{}\" has no certificate (PEM)", .0.display())]
     NoCertificate(PathBuf),
-    #[error("\"{}\" has no private key (PEM)", .0.display())]
+    #[error("\"{}\" has no private key (PEM, without a pass phrase)", .0.display())]
     NoKey(PathBuf),
+    #[error(
+        "the key in \"{}\" cannot be used: keys are RSA from 2048 bits on, ECDSA (P-256, P-384) or Ed25519",
+        .0.display()
+    )]
+    KindOfKey(PathBuf),
     #[error(transparent)]
     Key(#[from] KeyError),
-    #[error("\"{}\" and \"{}\" do not belong together: {error}", files.chain.display(), files.key.display())]
-    Unusable {
-        files: CertificateFiles,
-        error: rustls::Error,
-    },
+    #[error(
+        "\"{}\" and \"{}\" do not belong together (the first certificate must be the site's own)",
+        .0.chain.display(), .0.key.display()
+    )]
+    NotTogether(CertificateFiles),
     /// It is of others.
-    #[error("the certificate in \"{}\" is not for {name}", path.display())]
+    #[error("the first certificate in \"{}\" is not for {name}", path.display())]
     OtherName { path: PathBuf, name: Host },
 }
 
@@ -80,8 +83,14 @@ pub(crate) enum CertificateError {
 pub(crate) enum HandshakeError {
     #[error("it closed the connection in the handshake")]
     Closed,
-    #[error("it asks for another name")]
-    OtherName,
+    #[error("it asks for {0}, which is not a site of this listener")]
+    OtherName(String),
+    #[error("the certificate of --cert has expired, or the client's clock is wrong")]
+    Expired,
+    #[error("it has no version or cipher of TLS that is secure")]
+    Incompatible,
+    #[error("it does not speak HTTP/1.1")]
+    NoHttp1,
     #[error("it does not speak TLS")]
     NotTls,
     #[error(
@@ -94,7 +103,7 @@ pub(crate) enum HandshakeError {
     Tls(rustls::Error),
 }
 
-/// Presents the certificate to clients that ask for its name, or for none.
+/// Presents the certificate.
 struct Presented {
     files: CertificateFiles,
     name: Host,
@@ -108,7 +117,7 @@ struct State {
 }
 
 /// When and which the files were.
-type Stamp = [Option<(u64, i64, i64)>; 2];
+type Stamp = [Option<(u64, [i64; 4])>; 2];
 
 impl OwnCertificate {
     /// Reads it.
@@ -131,29 +140,23 @@ impl OwnCertificate {
             .expect("ring has what the versions need")
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(presented));
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
         Ok(OwnCertificate {
             files: files.clone(),
-            acceptor: Arc::new(config).into(),
+            config: Arc::new(config),
         })
-    }
-
-    /// Makes the handshake with a client.
-    pub(crate) async fn accept(&self, client: TcpStream) -> Result<InsideTls, HandshakeError> {
-        let (tcp, session) = self.acceptor.accept(client).await?.into_inner();
-        Ok(InsideTls::new(tcp, session))
     }
 }
 
 impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> HandshakeError {
-        use AlertDescription::{BadCertificate, CertificateUnknown, UnknownCA};
+        use AlertDescription::{BadCertificate, CertificateExpired, CertificateUnknown, UnknownCA};
         match error.get_ref().and_then(|inner| inner.downcast_ref()) {
             None if error.kind() == io::ErrorKind::UnexpectedEof => HandshakeError::Closed,
             None => HandshakeError::Io(error),
-            // Of `Presented::resolve`.
-            Some(rustls::Error::General(_)) => HandshakeError::OtherName,
-            Some(rustls::Error::InvalidMessage(_)) => HandshakeError::NotTls,
+            Some(rustls::Error::AlertReceived(CertificateExpired)) => HandshakeError::Expired,
+            Some(rustls::Error::PeerIncompatible(_)) => HandshakeError::Incompatible,
+            Some(rustls::Error::NoApplicationProtocol) => HandshakeError::NoHttp1,
             Some(rustls::Error::AlertReceived(BadCertificate | CertificateUnknown | UnknownCA)) => {
                 HandshakeError::NotAccepted
             }
@@ -178,7 +181,13 @@ impl CertificateFiles {
     fn stamp(&self) -> Stamp {
         [&self.chain, &self.key].map(|path| {
             let metadata = fs::metadata(path).ok()?;
-            Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))
+            // A change of the mode or the owner lets the file be read.
+            let (written, written_nsec) = (metadata.mtime(), metadata.mtime_nsec());
+            let (changed, changed_nsec) = (metadata.ctime(), metadata.ctime_nsec());
+            Some((
+                metadata.ino(),
+                [written, written_nsec, changed, changed_nsec],
+            ))
         })
     }
 
@@ -204,13 +213,13 @@ impl CertificateFiles {
             key.map_err(|_| CertificateError::NoKey(self.key.clone()))
         })?;
         let provider = ring_provider::default_provider();
-        let certified = CertifiedKey::from_der(chain, key, &provider);
-        certified
-            .map(Arc::new)
-            .map_err(|error| CertificateError::Unusable {
-                files: self.clone(),
-                error,
-            })
+        let signer = provider.key_provider.load_private_key(key);
+        let signer = signer.map_err(|_| CertificateError::KindOfKey(self.key.clone()))?;
+        let certified = CertifiedKey::new(chain, signer);
+        match certified.keys_match() {
+            Ok(()) => Ok(Arc::new(certified)),
+            Err(_) => Err(CertificateError::NotTogether(self.clone())),
+        }
     }
 }
 
@@ -261,11 +270,8 @@ impl Presented {
 }
 
 impl ResolvesServerCert for Presented {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let is_asked = hello
-            .server_name()
-            .is_none_or(|name| Host::from_name(name).is_ok_and(|name| name == self.name));
-        is_asked.then(|| self.certificate())
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.certificate())
     }
 }
 

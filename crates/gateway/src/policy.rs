@@ -11,6 +11,7 @@ use crate::{
     intercept::rule::InterceptRule,
     keys::PublicKey,
     machine::is_of_this_machine,
+    opening::Opening,
     origin_tls::OriginTrust,
     refusal::Refusal,
     rules::{AllowRules, ExcludeRules, Route},
@@ -27,6 +28,8 @@ pub(crate) struct Policy {
     client_addresses: Vec<IpNet>,
     /// The certificates of HTTPS origins that this end accepts.
     pub(crate) origin_trust: OriginTrust,
+    /// The names whose TLS is opened.
+    pub(crate) opening: Opening,
     /// The peers that flows to some targets go to.
     pub(crate) routes: Vec<Route>,
     /// What is sent as it is.
@@ -58,6 +61,7 @@ impl Policy {
             allow: config.allow.clone(),
             client_addresses: config.client_addresses.clone(),
             origin_trust: config.origin_trust.clone(),
+            opening: config.opening.clone(),
             routes: config.routes.clone(),
             exclude: config.exclude.clone(),
             intercept: config.intercept.clone(),

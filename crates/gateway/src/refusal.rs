@@ -123,6 +123,14 @@ impl Refusal {
         })
     }
 
+    /// Words by which the log keeps refusals of TLS apart. There are few: names come later in these texts.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Refusal::Tls(reason) => reason.chars().take(20).collect(),
+            _ => String::new(),
+        }
+    }
+
     /// Whether it is about the target, so that a further flow there would be refused too.
     pub(crate) fn is_of_target(&self) -> bool {
         match self {

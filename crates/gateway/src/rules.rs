@@ -178,6 +178,21 @@ pub enum RuleError {
 }
 
 impl Rule {
+    /// Its hosts.
+    pub(crate) fn host(&self) -> &HostPattern {
+        &self.host
+    }
+
+    /// Whether this port is among its ports.
+    pub(crate) fn has_port(&self, port: u16) -> bool {
+        self.ports.contains(&port)
+    }
+
+    /// Whether it covers this port of a host by its name.
+    pub(crate) fn covers_name(&self, host: &str, port: u16) -> bool {
+        self.has_port(port) && self.host.covers_name(host)
+    }
+
     fn covers(&self, requested_host: &str, resolved: Option<IpAddr>, port: u16) -> bool {
         if !self.ports.contains(&port) {
             return false;

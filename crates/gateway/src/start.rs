@@ -60,12 +60,16 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
     for (_, address) in &for_lanes {
         tracing::info!(kind = "lanes", %address, "listening");
     }
+    if let Some(names) = gateway.config.opens() {
+        tracing::info!(%names, "opening TLS to these names, by the CA of --ca");
+    }
     for (socket, way_in) in for_applications {
         let (kind, address) = (way_in.kind(), way_in.listen);
         // `target` is a field of each line already: the module that logs it.
         let forward_target = way_in.target.as_ref().map(tracing::field::display);
-        let site = way_in.service.as_ref().map(tracing::field::display);
-        tracing::info!(kind, %address, forward_target, site, "listening");
+        let sites: Vec<String> = way_in.sites().map(ToString::to_string).collect();
+        let sites = (!sites.is_empty()).then(|| sites.join(" "));
+        tracing::info!(kind, %address, forward_target, sites, "listening");
         let serving = Listener::serve(socket, way_in, None, Arc::clone(&gateway));
         tasks.listeners.spawn(serving);
     }

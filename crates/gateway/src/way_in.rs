@@ -11,6 +11,13 @@ use crate::{
     target::Target,
 };
 
+/// A web site that is known by its own name, with its certificate.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Named {
+    pub(crate) service: Arc<Service>,
+    pub(crate) certificate: OwnCertificate,
+}
+
 /// A listener for applications.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WayIn {
@@ -22,8 +29,8 @@ pub struct WayIn {
     pub target: Option<Target>,
     /// The web site that it serves.
     pub service: Option<Arc<Service>>,
-    /// The site's certificate, if its clients speak TLS.
-    pub certificate: Option<OwnCertificate>,
+    /// The web sites whose clients speak TLS, each known by its own name.
+    pub(crate) named: Vec<Named>,
     /// The peer behind which that is, if the option names one.
     pub peer: Option<PublicKey>,
     /// How redirected connections are handled that come here.
@@ -38,10 +45,16 @@ impl WayIn {
             listen,
             target: None,
             service: None,
-            certificate: None,
+            named: Vec::new(),
             peer: None,
             handling: Handling::PLAIN,
         }
+    }
+
+    /// The web sites that it serves.
+    pub fn sites(&self) -> impl Iterator<Item = &Service> {
+        let named = self.named.iter().map(|named| &*named.service);
+        self.service.as_deref().into_iter().chain(named)
     }
 
     /// Its name in the log.

@@ -16,7 +16,7 @@ use crate::options::{
 use crate::own_certificate::{CertificateError, CertificateFiles, OwnCertificate};
 use crate::settings::{BoxedError, ConfigError, Settings};
 use crate::target::{Target, TargetError};
-use crate::way_in::WayIn;
+use crate::way_in::{Named, WayIn};
 
 /// An option and an address that it has the gateway listen on.
 pub(super) type Listener = (&'static OptionSpec, SocketAddr);
@@ -209,44 +209,69 @@ fn parse_service(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
     })
 }
 
-/// Finds the certificates of services that are reached by their own names.
+/// Finds the certificates of services that are known by their own names. Those at one address share a listener.
 fn with_certificates(services: Vec<WayIn>, settings: &Settings) -> Result<Vec<WayIn>, ConfigError> {
     let [chains, keys] = [&CERT, &CERT_KEY].map(|spec| settings.many::<PathBuf>(spec));
     let (chains, keys) = (chains?, keys?);
     if chains.len() != keys.len() {
         let spec = if chains.is_empty() { &CERT_KEY } else { &CERT };
-        return Err(settings.wrong(
-            spec,
-            "each --cert needs a --cert-key, and the other way round",
-        ));
+        return Err(settings.wrong(spec, "give one --cert-key for each --cert"));
     }
     let files = chains.into_iter().zip(keys);
     let files: Vec<_> = files
         .map(|(chain, key)| CertificateFiles { chain, key })
         .collect();
-    let certified = services.into_iter().enumerate().map(|(nth, mut way_in)| {
-        let service = way_in
-            .service
-            .as_ref()
-            .filter(|service| service.is_by_own_name);
-        let Some(service) = service else {
-            return Ok(way_in);
+    let mut all: Vec<WayIn> = Vec::new();
+    for (nth, mut way_in) in services.into_iter().enumerate() {
+        let Some(service) = way_in.service.take_if(|service| service.is_by_own_name) else {
+            all.push(way_in);
+            continue;
         };
         let name = &service.site.target.host;
-        let mut found = Err("needs the site's certificate (--cert and --cert-key)".into());
-        for files in &files {
-            let loaded = OwnCertificate::load(files, name);
-            let is_of_others = matches!(loaded, Err(CertificateError::OtherName { .. }));
-            found = loaded.map_err(BoxedError::from);
-            if !is_of_others {
-                break;
+        if files.is_empty() {
+            let reason = "needs the site's certificate (--cert and --cert-key)";
+            return Err(settings.wrong_nth(&SERVICE, nth, reason));
+        }
+        let (mut found, last) = (None, files.len() - 1);
+        for (file, files) in files.iter().enumerate() {
+            match OwnCertificate::load(files, name) {
+                Ok(certificate) => {
+                    found = Some(certificate);
+                    break;
+                }
+                Err(CertificateError::OtherName { .. }) if file < last => {}
+                Err(error @ CertificateError::Key(_)) => {
+                    return Err(settings.wrong_nth(&CERT_KEY, file, error));
+                }
+                Err(error) => return Err(settings.wrong_nth(&CERT, file, error)),
             }
         }
-        let certificate = found.map_err(|error| settings.wrong_nth(&SERVICE, nth, error))?;
-        way_in.certificate = Some(certificate);
-        Ok(way_in)
-    });
-    certified.collect()
+        let certificate = found.expect("the last one is an error");
+        let named = Named {
+            service,
+            certificate,
+        };
+        let mut others = all.iter_mut();
+        let shared = others.find(|other| {
+            !other.named.is_empty() && (other.listen, other.peer) == (way_in.listen, way_in.peer)
+        });
+        match shared {
+            Some(other)
+                if other
+                    .named
+                    .iter()
+                    .any(|other| other.service == named.service) =>
+            {
+                return Err(settings.wrong_nth(&SERVICE, nth, "is there twice"));
+            }
+            Some(other) => other.named.push(named),
+            None => {
+                way_in.named.push(named);
+                all.push(way_in);
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// What is wrong with a forward as ssh has it, if its target has more colons than a name and a port: a URL, or an IPv6

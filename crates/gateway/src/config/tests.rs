@@ -80,7 +80,7 @@ fn forward(listen: &str, target: &str) -> WayIn {
         listen: listen.parse().unwrap(),
         target: Some(target.parse().unwrap()),
         service: None,
-        certificate: None,
+        named: Vec::new(),
         peer: None,
     }
 }

@@ -4,12 +4,13 @@ use std::{
     io::{self, BufRead, ErrorKind, Read, Write},
     net::Shutdown,
     sync::{
-        Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use refrain_proto::limits::BLOCK_BYTES_MAX;
+use rustls::{ServerConfig, server::Accepted};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
@@ -122,6 +123,45 @@ impl InsideTls {
             // The last bytes of the handshake may have brought some.
             has_more: AtomicBool::new(true),
         }
+    }
+
+    /// Makes the handshake with a client whose hello came.
+    pub(crate) async fn accept(
+        tcp: TcpStream,
+        accepted: Accepted,
+        config: Arc<ServerConfig>,
+    ) -> io::Result<InsideTls> {
+        let session = accepted
+            .into_connection(config)
+            .map_err(|(error, mut alert)| {
+                // The client learns the reason, if its socket has room.
+                let _ = alert.write_all(&mut Socket(&tcp));
+                io::Error::other(error)
+            })?;
+        let inside = InsideTls::new(tcp, session);
+        loop {
+            inside.flush().await?;
+            if !inside.session().is_handshaking() {
+                return Ok(inside);
+            }
+            inside.tcp.readable().await?;
+            inside.continue_handshake()?;
+        }
+    }
+
+    fn continue_handshake(&self) -> io::Result<()> {
+        let mut session = self.session();
+        match session.read_tls(&mut Socket(&self.tcp)) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        session.process_new_packets().map_err(|error| {
+            let _ = self.send(&mut session);
+            io::Error::other(error)
+        })?;
+        Ok(())
     }
 
     fn session(&self) -> MutexGuard<'_, rustls::Connection> {
@@ -240,3 +280,6 @@ impl Write for Socket<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

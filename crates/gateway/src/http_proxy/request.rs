@@ -65,7 +65,7 @@ pub enum HttpProxyError {
     )]
     NotAProxy,
     /// A `Host` that is not the site's.
-    #[error("this address serves another host than that of the request's Host field")]
+    #[error("the request's Host field does not name the site of this address")]
     Misdirected,
     /// A path of another host than those of the service.
     #[error("this service has no such host: --service lists its hosts after the site")]

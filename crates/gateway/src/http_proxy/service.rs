@@ -157,6 +157,15 @@ impl Origin {
 }
 
 impl Service {
+    /// A site that clients know by its own name.
+    pub(crate) fn of_origin(site: Origin) -> Service {
+        Service {
+            site,
+            others: Vec::new(),
+            is_by_own_name: true,
+        }
+    }
+
     /// The same for clients that speak TLS, and know the listener by the site's name.
     pub(crate) fn by_its_own_name(self) -> Result<Service, ServiceError> {
         match self.site.is_https && self.others.is_empty() {
@@ -198,7 +207,7 @@ impl Served {
     pub(super) fn fields(&self) -> &'static [&'static str] {
         // Those that send clients past the listener come first.
         match self.service.is_by_own_name {
-            true => &["Alt-Svc", "Location", "Content-Location"],
+            true => &["Alt-Svc"],
             false => &[
                 "Alt-Svc",
                 "Strict-Transport-Security",
@@ -211,6 +220,9 @@ impl Served {
 
     /// Appends those fields, for the listener's clients.
     pub(super) fn push_fields(&self, head: &mut Vec<u8>, received: &[Header]) {
+        if self.service.is_by_own_name {
+            return;
+        }
         for name in ["Location", "Content-Location"] {
             for value in fields::values(received, name) {
                 let own = str::from_utf8(value).ok().and_then(|url| self.own_url(url));
@@ -219,8 +231,7 @@ impl Served {
             }
         }
         // The cookies of other hosts would come back to the site.
-        let has_cookies = self.is_of_site() && !self.service.is_by_own_name;
-        let cookies = fields::values(received, "Set-Cookie").filter(|_| has_cookies);
+        let cookies = fields::values(received, "Set-Cookie").filter(|_| self.is_of_site());
         for value in cookies {
             fields::push(head, "Set-Cookie", &own_cookie(value));
         }

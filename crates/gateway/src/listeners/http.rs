@@ -3,18 +3,27 @@
 //! A flow to an origin stays open for the client's next request to the same one, and for nobody
 //! else: an origin may know a client by its connection.
 
-use std::{future::pending, io, time::Duration};
+use std::{future::pending, io, sync::Arc, time::Duration};
 
+use rustls::{ServerConfig, server::Accepted};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Client, REQUEST_TIMEOUT};
+use super::{Client, Listener, REQUEST_TIMEOUT, opened::Unopened};
 use crate::{
-    flow::{Ended, FlowHandle, connection::Connection, prepare},
+    client_hello::Beginning,
+    flow::{
+        Ended, FlowHandle,
+        connection::{Connection, InsideTls},
+        prepare,
+    },
     http_proxy::{
         self, Addressing, Exchange, HEAD_BYTES_MAX, HttpProxyError, Origin, ProxyRequest, Purpose,
         RequestHead,
     },
+    own_certificate::HandshakeError,
     refusal::Refusal,
+    target::Host,
+    way_in::Named,
 };
 
 /// Room for what a client sends at once. More is made for a head that needs it.
@@ -25,9 +34,17 @@ const READ_BYTES: usize = 4 << 10;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A flow that the client's next request may use.
-struct Kept {
+pub(super) struct Kept {
+    pub(super) origin: Origin,
+    pub(super) flow: FlowHandle,
+}
+
+/// A tunnel that a client asks for.
+pub(super) struct Tunnel<C> {
+    client: Client<C>,
     origin: Origin,
-    flow: FlowHandle,
+    /// What came of the client after its request.
+    received: Vec<u8>,
 }
 
 impl Kept {
@@ -50,53 +67,166 @@ impl Kept {
 }
 
 impl Client {
-    pub(super) async fn service(self) -> io::Result<()> {
-        let service = self.listener.way_in.service.clone();
-        let service = service.expect("such a listener has one");
-        let addressing = Addressing::Service(service);
-        let Some(certificate) = &self.listener.way_in.certificate else {
-            return self.http(addressing).await;
+    pub(super) async fn http_proxy(self) -> io::Result<()> {
+        let Some(tunnel) = self.http(Addressing::Proxy, None).await? else {
+            return Ok(());
         };
-        let accepting = certificate.accept(self.connection);
-        let accepted = timeout(REQUEST_TIMEOUT, accepting).await;
-        let accepted = accepted.map_err(|_| io::ErrorKind::TimedOut)?;
-        let client = Client {
-            connection: match accepted {
-                Ok(connection) => connection,
-                Err(error) => {
-                    let event = format!("TLS with {} failed: {error}", self.address);
-                    self.listener.refuse(&error, event);
-                    return Ok(());
+        let Tunnel {
+            client,
+            origin,
+            received,
+        } = tunnel;
+        let target = &origin.target;
+        let unopened = client.open_listed(target, http_proxy::TUNNEL_OPEN, received);
+        match unopened.await? {
+            Ok(()) => Ok(()),
+            Err(unopened) => unopened.tunnel(&origin).await,
+        }
+    }
+
+    pub(super) async fn service(mut self) -> io::Result<()> {
+        let listener = Arc::clone(&self.listener);
+        if let Some(service) = &listener.way_in.service {
+            let addressing = Addressing::Service(Arc::clone(service));
+            self.http(addressing, None).await?;
+            return Ok(());
+        }
+        let mut early = Vec::new();
+        let hello = timeout(REQUEST_TIMEOUT, self.hello(&mut early)).await;
+        let Some(accepted) = hello.map_err(|_| io::ErrorKind::TimedOut)?? else {
+            self.log_handshake(&HandshakeError::NotTls);
+            return self.answer(&http_proxy::tls_response()).await;
+        };
+        let asked = accepted.client_hello().server_name().map(str::to_owned);
+        let Some(named) = listener.named(asked.as_deref()) else {
+            self.log_handshake(&HandshakeError::OtherName(asked.unwrap_or_default()));
+            return self.reset();
+        };
+        let (address, config) = (self.address, Arc::clone(&named.certificate.config));
+        match self.accept(*accepted, config).await? {
+            Ok(client) => {
+                let service = Arc::clone(&named.service);
+                client.http(Addressing::Service(service), None).await?;
+                Ok(())
+            }
+            Err(error) => {
+                let error = HandshakeError::from(error);
+                listener.refuse(&error, format!("TLS with {address} failed: {error}"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a whole ClientHello; nothing if the client says something else.
+    pub(super) async fn hello(&mut self, early: &mut Vec<u8>) -> io::Result<Option<Box<Accepted>>> {
+        loop {
+            match Beginning::of(early) {
+                Beginning::Hello(accepted) => return Ok(Some(accepted)),
+                Beginning::Other => return Ok(None),
+                Beginning::More => {
+                    early.reserve(READ_BYTES);
+                    if Connection::read_buf(&self.connection, early).await? == 0 {
+                        return Ok(None);
+                    }
                 }
-            },
-            address: self.address,
-            visit: self.visit,
-            descriptor: self.descriptor,
-            listener: self.listener,
+            }
+        }
+    }
+
+    /// Makes the handshake with a client whose hello came.
+    pub(super) async fn accept(
+        self,
+        accepted: Accepted,
+        config: Arc<ServerConfig>,
+    ) -> io::Result<Result<Client<InsideTls>, io::Error>> {
+        let Client {
+            connection,
+            address,
+            visit,
+            descriptor,
+            listener,
+        } = self;
+        let accepting = InsideTls::accept(connection, accepted, config);
+        let accepted = timeout(REQUEST_TIMEOUT, accepting).await;
+        Ok(match accepted.map_err(|_| io::ErrorKind::TimedOut)? {
+            Ok(connection) => Ok(Client {
+                connection,
+                address,
+                visit,
+                descriptor,
+                listener,
+            }),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn log_handshake(&self, error: &HandshakeError) {
+        let event = format!("TLS with {} failed: {error}", self.address);
+        self.listener.refuse(error, event);
+    }
+}
+
+impl Unopened {
+    async fn tunnel(self, origin: &Origin) -> io::Result<()> {
+        let Unopened {
+            client,
+            early,
+            is_granted,
+        } = self;
+        match client.open_and_wait(origin.flow_target(), |_| 0).await {
+            Ok((flow, _)) => {
+                if !is_granted {
+                    Connection::write_all(&client.connection, http_proxy::TUNNEL_OPEN).await?;
+                }
+                client.run(flow, early).await;
+                Ok(())
+            }
+            Err(refusal) => {
+                let response = client.refused(origin, refusal);
+                match is_granted {
+                    true => client.reset(),
+                    false => client.answer(&response).await,
+                }
+            }
+        }
+    }
+}
+
+impl Listener {
+    /// The site that a client asks for, or the first if it names none.
+    fn named(&self, name: Option<&str>) -> Option<&Named> {
+        let mut named = self.way_in.named.iter();
+        let Some(name) = name else {
+            return named.next();
         };
-        client.http(addressing).await
+        let name = Host::from_name(name).ok()?;
+        named.find(|named| named.service.site.target.host == name)
     }
 }
 
 impl<C: Connection> Client<C> {
-    pub(super) async fn http(mut self, addressing: Addressing) -> io::Result<()> {
+    /// Serves one exchange after the other, up to an end or a tunnel. The first may use a flow that is open.
+    pub(super) async fn http(
+        mut self,
+        addressing: Addressing,
+        mut kept: Option<Kept>,
+    ) -> io::Result<Option<Tunnel<C>>> {
         prepare(self.connection.tcp());
         let mut received = Vec::new();
-        let mut kept = None;
         let mut deadline = Instant::now() + REQUEST_TIMEOUT;
         loop {
             let next = self.next_head(&addressing, &mut received, &mut kept, deadline);
             let request = match next.await? {
                 None => {
                     kept.into_iter().for_each(Kept::close);
-                    return self.end().await;
+                    return self.end().await.map(|()| None);
                 }
                 Some(Ok(request)) => request,
                 Some(Err(error)) => {
                     kept.into_iter().for_each(Kept::close);
                     let reason = format!("refused an HTTP client: {error}");
                     self.listener.refuse(&error, reason);
-                    return self.answer(&error.response()).await;
+                    return self.answer(&error.response()).await.map(|()| None);
                 }
             };
             let ProxyRequest {
@@ -109,17 +239,21 @@ impl<C: Connection> Client<C> {
             {
                 kept.into_iter().for_each(Kept::close);
                 let response = http_proxy::sign_in_response(refused);
-                return self.answer(&response).await;
+                return self.answer(&response).await.map(|()| None);
             }
             if let Err(refusal) = self.request_came() {
                 let response = self.refused(&origin, refusal);
-                return self.answer(&response).await;
+                return self.answer(&response).await.map(|()| None);
             }
             let mut exchange = match purpose {
                 Purpose::Exchange(exchange) => exchange,
                 Purpose::Tunnel => {
                     kept.into_iter().for_each(Kept::close);
-                    return self.tunnel(origin, received).await;
+                    return Ok(Some(Tunnel {
+                        client: self,
+                        origin,
+                        received,
+                    }));
                 }
             };
             let result = self
@@ -129,7 +263,10 @@ impl<C: Connection> Client<C> {
                 Ok(ended) => ended,
                 Err(refusal) => {
                     let response = self.refused(&origin, refusal);
-                    return self.answer(response_to(&exchange, &response)).await;
+                    return self
+                        .answer(response_to(&exchange, &response))
+                        .await
+                        .map(|()| None);
                 }
             };
             match ended {
@@ -140,26 +277,29 @@ impl<C: Connection> Client<C> {
                 Ended::Complete { client_stays, .. } => {
                     flow.close();
                     if !client_stays {
-                        return self.end().await;
+                        return self.end().await.map(|()| None);
                     }
                 }
                 Ended::Switched => {
                     self.run(flow, received).await;
-                    return Ok(());
+                    return Ok(None);
                 }
                 Ended::Failed { failure, .. } => {
                     drop(flow);
                     let reason = format!("a request to {origin} failed: {failure}");
                     self.listener.refuse(&failure, reason);
                     let response = failure.response();
-                    return self.answer(response_to(&exchange, &response)).await;
+                    return self
+                        .answer(response_to(&exchange, &response))
+                        .await
+                        .map(|()| None);
                 }
                 Ended::Truncated { is_visible: true } => {
                     drop(flow);
-                    return self.end().await;
+                    return self.end().await.map(|()| None);
                 }
                 // The connection is reset, see `prepare`.
-                Ended::Truncated { is_visible: false } | Ended::ClientFailed => return Ok(()),
+                Ended::Truncated { is_visible: false } | Ended::ClientFailed => return Ok(None),
             }
             deadline = Instant::now() + REQUEST_TIMEOUT;
         }
@@ -274,20 +414,6 @@ impl<C: Connection> Client<C> {
             .exchange(&self.connection, received, exchange, sent, idle)
             .await;
         Ok((ended, flow))
-    }
-
-    async fn tunnel(self, origin: Origin, received: Vec<u8>) -> io::Result<()> {
-        match self.open_and_wait(origin.flow_target(), |_| 0).await {
-            Ok((flow, _)) => {
-                self.connection.write_all(http_proxy::TUNNEL_OPEN).await?;
-                self.run(flow, received).await;
-                Ok(())
-            }
-            Err(refusal) => {
-                let response = self.refused(&origin, refusal);
-                self.answer(&response).await
-            }
-        }
     }
 
     fn refused(&self, origin: &Origin, refusal: Refusal) -> Vec<u8> {

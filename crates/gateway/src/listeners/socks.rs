@@ -7,7 +7,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Client, REQUEST_TIMEOUT};
+use super::{Client, REQUEST_TIMEOUT, opened::Unopened};
 use crate::{
     refusal::Refusal,
     socks4::{self, Socks4Error},
@@ -128,23 +128,36 @@ impl Client {
 
     /// Opens a flow, grants it and passes bytes, or answers with why not.
     async fn connect_to(
-        mut self,
+        self,
         protocol: &str,
         target: &Target,
         received: Vec<u8>,
         granted: &[u8],
         refused: impl FnOnce(Refusal) -> Vec<u8>,
     ) -> io::Result<()> {
-        match self.open_and_wait(target.clone().into(), |_| 0).await {
+        let Err(unopened) = self.open_listed(target, granted, received).await? else {
+            return Ok(());
+        };
+        let Unopened {
+            mut client,
+            early,
+            is_granted,
+        } = unopened;
+        match client.open_and_wait(target.clone().into(), |_| 0).await {
             Ok((flow, _)) => {
-                self.connection.write_all(granted).await?;
-                self.run(flow, received).await;
+                if !is_granted {
+                    client.connection.write_all(granted).await?;
+                }
+                client.run(flow, early).await;
                 Ok(())
             }
             Err(refusal) => {
                 let reason = format!("refused a {protocol} connection to {target}: {refusal}");
-                self.listener.refuse(&refusal, reason);
-                self.connection.write_all(&refused(refusal)).await
+                client.listener.refuse(&refusal, reason);
+                match is_granted {
+                    true => client.reset(),
+                    false => client.connection.write_all(&refused(refusal)).await,
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use tokio::{io::AsyncReadExt, time::timeout};
 
-use super::Client;
+use super::{Client, opened::Unopened};
 use crate::{
     intercept::{
         handling::{Carriage, ClientAddress, Handling},
@@ -97,6 +97,27 @@ impl Client {
     ) -> io::Result<()> {
         let is_excluded = how.is_excluded || self.listener.policy().excludes(target);
         let how = Carriage { is_excluded, ..how };
+        let is_plain = !is_excluded && how.client_address == ClientAddress::Hidden;
+        let unopened = match is_plain {
+            true => self.open_listed(target, &[], early).await?,
+            false => Err(Unopened {
+                client: self,
+                early,
+                is_granted: false,
+            }),
+        };
+        let Err(Unopened { client, early, .. }) = unopened else {
+            return Ok(());
+        };
+        client.carry_unopened(target, how, early).await
+    }
+
+    async fn carry_unopened(
+        self,
+        target: &Target,
+        how: Carriage,
+        early: Vec<u8>,
+    ) -> io::Result<()> {
         let client = self.connection.peer_addr()?;
         let header = match (how.client_address, target.socket_address()) {
             (ClientAddress::ProxyV2, Some(server)) => proxy_protocol::header(client, server),

@@ -1,9 +1,11 @@
 //! Which changes SIGHUP takes, and which need a restart.
 
 use super::*;
+use crate::opening;
 
 /// The keys that SIGHUP names when `spec` changes to `value`.
 fn named_on_change(fixture: &Fixture, role: Role, spec: &OptionSpec, value: &str) -> Vec<String> {
+    let authority = fixture.dir.path().join("ca");
     let (key, peer) = (fixture.dir.path().join("own.key"), fixture.peer.to_string());
     let mut flags = BTreeMap::from([
         (KEY.flag(), key.display().to_string()),
@@ -20,6 +22,7 @@ fn named_on_change(fixture: &Fixture, role: Role, spec: &OptionSpec, value: &str
             (STORE.flag(), "store".to_owned()),
             (TRANSPARENT.flag(), "127.0.0.1:15001".to_owned()),
             // Each needs the other one.
+            (CA.flag(), authority.display().to_string()),
             (CERT.flag(), "cert.pem".to_owned()),
             (CERT_KEY.flag(), "key.pem".to_owned()),
         ]),
@@ -50,6 +53,8 @@ fn each_change_is_reloaded_as_documented_or_named() {
     other.write_new(&other_file).unwrap();
     let token_file = fixture.write("token", "0123456789abcdef");
     let table_file = fixture.write("table", "1 2 3");
+    let permitted = ["a.example".to_owned()];
+    opening::authority::init(&fixture.dir.path().join("ca"), &permitted, None).unwrap();
     let authority = fixture.write("ca.pem", include_str!("ca.pem"));
     let revoked = fixture.write("list.pem", include_str!("list.pem"));
     let changed = |spec: &OptionSpec| match spec.key {
@@ -59,6 +64,7 @@ fn each_change_is_reloaded_as_documented_or_named() {
         "marker_table" => table_file.clone(),
         "proxy_auth" => USER.to_owned(),
         "clients" | "client_addresses" => "10.0.0.0/8".to_owned(),
+        "open" => "a.example".to_owned(),
         "origin_ca" => authority.clone(),
         "origin_crl" => revoked.clone(),
         "service" => "5000=https://registry.example".to_owned(),

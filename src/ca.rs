@@ -1,0 +1,106 @@
+//! `refrain ca`: the site's own CA, for the names whose TLS a near end opens.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use refrain_gateway::opening::authority;
+
+#[derive(clap::Args)]
+pub(crate) struct CaArguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Make a CA, and print how clients trust it
+    ///
+    /// The CA can certify the permitted domains, and all names below them, for 10 years. Nobody can change this later:
+    /// for further domains, make another CA. The private key of its root is deleted. The other key, in
+    /// intermediate.key, stays on the near end. Programs that read it can impersonate these domains for all clients that
+    /// trust the CA.
+    Init {
+        /// Make it in this directory
+        dir: PathBuf,
+        /// Let it certify this domain and all names below it, such as corp.example
+        #[arg(long, required = true, value_name = "DOMAIN", value_delimiter = ',')]
+        permit: Vec<String>,
+        /// Write the root's private key to this file, for a safe place off this machine
+        #[arg(long, value_name = "FILE")]
+        keep_root: Option<PathBuf>,
+    },
+    /// Print how clients trust a CA
+    Show {
+        /// Its directory
+        dir: PathBuf,
+    },
+    /// Delete a CA with its key, and print how clients forget it
+    Revoke {
+        /// Its directory
+        dir: PathBuf,
+    },
+}
+
+pub(crate) fn run(arguments: &CaArguments) -> anyhow::Result<()> {
+    match &arguments.command {
+        Command::Init {
+            dir,
+            permit,
+            keep_root,
+        } => {
+            authority::init(dir, permit, keep_root.as_deref())?;
+            let text = format!(
+                "made a CA for {} in \"{}\"\n\n{}\nThen start the near end with --ca {} --open NAME.\n",
+                permit.join(", "),
+                dir.display(),
+                trust(dir),
+                dir.display()
+            );
+            print(&text)
+        }
+        Command::Show { dir } => {
+            let root = authority::root_file(dir);
+            fs::metadata(&root).with_context(|| format!("no CA in \"{}\"", dir.display()))?;
+            print(&trust(dir))
+        }
+        Command::Revoke { dir } => {
+            authority::revoke(dir)?;
+            print(&format!(
+                "deleted the CA in \"{}\". Clients still trust its certificate until they forget it:\n\n{FORGET}",
+                dir.display()
+            ))
+        }
+    }
+}
+
+/// How clients trust the CA.
+fn trust(dir: &Path) -> String {
+    let root = authority::root_file(dir);
+    let root = root.display();
+    format!(
+        "Have clients trust {root}:\n\
+         \x20 Debian, Ubuntu   cp {root} /usr/local/share/ca-certificates/refrain.crt && update-ca-certificates\n\
+         \x20 Fedora, RHEL     cp {root} /etc/pki/ca-trust/source/anchors/refrain.pem && update-ca-trust\n\
+         \x20 Firefox          Settings, Certificates, View Certificates, Authorities, Import\n\
+         \x20 Chrome on Linux  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n refrain -i {root}\n\
+         \x20 Node.js          NODE_EXTRA_CA_CERTS={root}\n\
+         \x20 Python requests  REQUESTS_CA_BUNDLE=FILE, with {root} and the system's certificates\n\
+         \x20 Java             keytool -importcert -cacerts -alias refrain -file {root}\n"
+    )
+}
+
+const FORGET: &str = "  Debian, Ubuntu   rm /usr/local/share/ca-certificates/refrain.crt && update-ca-certificates --fresh\n\
+     \x20 Fedora, RHEL     rm /etc/pki/ca-trust/source/anchors/refrain.pem && update-ca-trust\n\
+     \x20 Firefox          Settings, Certificates, View Certificates, Authorities, Delete\n\
+     \x20 Chrome on Linux  certutil -d sql:$HOME/.pki/nssdb -D -n refrain\n\
+     \x20 Java             keytool -delete -cacerts -alias refrain\n";
+
+fn print(text: &str) -> anyhow::Result<()> {
+    io::stdout()
+        .write_all(text.as_bytes())
+        .context("cannot write to standard output")
+}
