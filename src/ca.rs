@@ -19,8 +19,8 @@ pub(crate) struct CaArguments {
 enum Command {
     /// Make a CA, and print how clients trust it
     ///
-    /// The CA can certify the permitted domains, and all names below them, for 10 years. Nobody can change this later:
-    /// for further domains, make another CA. The private key of its root is deleted. The other key, in
+    /// The CA can certify the permitted domains, and all names below them, for 10 years. This cannot be changed
+    /// later: for further domains, make another CA. The private key of its root is deleted. The other key, in
     /// intermediate.key, stays on the near end. Programs that read it can impersonate these domains for all clients that
     /// trust the CA.
     Init {

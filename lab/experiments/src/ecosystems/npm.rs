@@ -37,12 +37,10 @@ install() {
 }
 [[ $VERSION = 1 ]] && packages=$OLD || packages=$NEW
 [[ $STEP = 3 ]] || install direct $packages
-if [[ $SCHEME = service ]]; then
-    # The registry's answers name files by its own address.
-    install app --registry "http://$SERVICE/" --replace-registry-host always $packages
-else
-    install app --noproxy "" --proxy "http://$NEAR" --https-proxy "http://$NEAR" $packages
-fi
+# The registry's answers name files by its own address.
+through=(--registry "http://$SERVICE/" --replace-registry-host always)
+[[ $SCHEME = service ]] || through=(--noproxy "" --proxy "http://$NEAR" --https-proxy "http://$NEAR")
+install app "${through[@]}" $packages
 diff -r direct app
 [[ -e app/node_modules/${packages%%@*} ]]
 "#;
