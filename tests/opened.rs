@@ -212,6 +212,9 @@ fn a_client_without_the_ca_loses_one_connection_and_passes_after_that() {
         .pair
         .near
         .wait_for_log(&["does not accept this end's certificate", "1 hour"]);
+    let opening = world.pair.near.status().opening.expect("names");
+    assert_eq!((opening.refused_clients, opening.refused_names), (1, 0));
+    assert!(opening.names.starts_with("localhost:"), "{opening:?}");
     assert_eq!(digest(&ok(world.curl(&own, &[&url]))), digest(&page));
     world.forget();
     assert_eq!(

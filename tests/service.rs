@@ -72,6 +72,9 @@ fn a_site_behind_tls_is_served_over_plain_http_and_its_second_transfer_is_small(
     let again = pair.far.link_bytes() - before;
     assert!(again < 40_000, "{again} bytes for the second transfer");
 
+    let listeners = pair.near.status().listeners;
+    assert_eq!(listeners[0].sites, [site_of(&nginx)]);
+
     // It is the site's own name that it sees.
     let seen = curl(&["--header", "Authorization: Bearer abc", &url("seen")]);
     let expected = format!(

@@ -74,6 +74,24 @@ pub(super) fn print(status: &Status, view: View, out: &mut impl Write) -> io::Re
         };
         writeln!(out, "interception: {state}")?;
     }
+    for listener in status.listeners.iter().filter(|it| !it.sites.is_empty()) {
+        writeln!(
+            out,
+            "service: {} at {}",
+            listener.sites.join(" "),
+            listener.address
+        )?;
+    }
+    if let Some(opening) = &status.opening {
+        let (clients, names) = (opening.refused_clients, opening.refused_names);
+        let passing = match (clients, names) {
+            (0, 0) => String::new(),
+            _ => format!(
+                " (pass for now: {clients} clients that refused the certificate, {names} names)"
+            ),
+        };
+        writeln!(out, "opening TLS to {}{passing}", opening.names)?;
+    }
     writeln!(out)?;
     let columns_max = view.columns_max;
     match view.is_verbose {

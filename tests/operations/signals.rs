@@ -161,7 +161,7 @@ fn sighup_cuts_off_a_removed_peer_and_no_other() {
         assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
         body.contains(is_down).then_some(())
     });
-    second.wait_for_log(&["through the HTTP proxy", is_down]);
+    second.wait_for_log(&["refused a connection to", &proxy_option, is_down]);
     let log = far.log();
     assert!(!log.contains("a connection from second"), "{log}");
     download.finish();

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use rustls::server::{Accepted, Acceptor};
 
 /// The beginning of a client's bytes.
-pub(crate) enum Beginning {
+pub enum Beginning {
     /// A whole ClientHello, and nothing after it.
     Hello(Box<Accepted>),
     /// Part of one.
@@ -19,10 +19,10 @@ pub(crate) const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
 
 impl Beginning {
     /// The longest ClientHello.
-    pub(crate) const BYTES_MAX: usize = 16 << 10;
+    pub const BYTES_MAX: usize = 16 << 10;
 
     /// Looks at what came of a client.
-    pub(crate) fn of(early: &[u8]) -> Beginning {
+    pub fn of(early: &[u8]) -> Beginning {
         const HANDSHAKE: u8 = 0x16;
         match early.first() {
             None => return Beginning::More,

@@ -75,7 +75,7 @@ pub mod virtual_names;
 pub mod way_in;
 
 pub mod acceptor;
-mod client_hello;
+pub mod client_hello;
 mod descriptors;
 pub mod http_proxy;
 pub mod intercept;

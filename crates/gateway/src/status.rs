@@ -71,6 +71,9 @@ pub struct Status {
     /// The interception of connections; none without a listener for them.
     #[serde(default)]
     pub interception: Option<Interception>,
+    /// The names whose TLS it opens; none from one that opens none.
+    #[serde(default)]
+    pub opening: Option<Opening>,
     /// A row a link; a peer without a link has one row too.
     pub peers: Vec<Peer>,
     /// A row a flow.
@@ -86,6 +89,32 @@ pub struct Listening {
     pub address: SocketAddr,
     /// Whether it asks for a password.
     pub asks_password: bool,
+    /// The web sites that it serves; none from a program that did not name them.
+    #[serde(default)]
+    pub sites: Vec<String>,
+}
+
+/// The names whose TLS is opened.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Opening {
+    /// They, separated by commas.
+    pub names: String,
+    /// Clients that did not accept a certificate, each with a name: their connections pass.
+    pub refused_clients: usize,
+    /// Names that could not be opened: connections there pass.
+    pub refused_names: usize,
+}
+
+impl Opening {
+    fn of(gateway: &Gateway) -> Option<Opening> {
+        let names = gateway.policy.load().opening.describe()?;
+        let (refused_clients, refused_names) = gateway.opening.counts(std::time::Instant::now());
+        Some(Opening {
+            names,
+            refused_clients,
+            refused_names,
+        })
+    }
 }
 
 /// The interception of connections by the firewall.
@@ -117,6 +146,7 @@ impl Listening {
             option: way_in.option.key.to_owned(),
             address,
             asks_password: has_users && way_in.is_proxy(),
+            sites: way_in.sites().map(ToString::to_string).collect(),
         });
         rows.collect()
     }
@@ -318,6 +348,7 @@ impl Status {
             },
             counted,
             listeners: Listening::rows(gateway),
+            opening: Opening::of(gateway),
             interception: Interception::of(gateway),
             peers: Vec::new(),
             flows: Vec::new(),

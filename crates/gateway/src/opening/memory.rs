@@ -102,6 +102,15 @@ impl Memory {
             .is_none_or(|until| until <= now)
     }
 
+    /// How many clients and how many names pass.
+    pub(crate) fn counts(&self, now: Instant) -> (usize, usize) {
+        let known = self.lock();
+        let passes = |client: &&Client| client.passes_until.is_some_and(|until| until > now);
+        let clients = known.clients.values().filter(passes).count();
+        let names = known.names.values().filter(|&&until| until > now).count();
+        (clients, names)
+    }
+
     /// Forgets all, as after a change of the CA.
     pub(crate) fn clear(&self) {
         *self.lock() = Known::default();
@@ -195,6 +204,10 @@ mod tests {
         assert!(!memory.cannot_open("a", now));
         assert!(memory.passes(CLIENT, "a", now + NAME - SECOND));
         assert!(!memory.passes(CLIENT, "a", now + NAME));
+        memory.refused(CLIENT, "b", Refused::Certificate, now);
+        assert_eq!(memory.counts(now), (1, 1));
+        assert_eq!(memory.counts(now + NAME), (1, 0));
+        assert_eq!(memory.counts(now + FIRST), (0, 0));
     }
 
     #[test]
