@@ -18,7 +18,6 @@ mod relay;
 use std::{
     ffi::OsString,
     fs::{File, OpenOptions},
-    io::{self, IsTerminal},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -88,6 +87,9 @@ pub(crate) struct RunArguments {
     /// It has the keys, peers and limits of the file, but opens none of its listeners. Its caches begin empty.
     #[arg(long, value_name = "FILE", conflicts_with = "socks5")]
     config: Option<PathBuf>,
+    /// Do not print that UDP is refused
+    #[arg(long, short)]
+    quiet: bool,
     /// Log to stderr at this level [default: warn, and refused connections]
     #[arg(long, value_name = "LEVEL", env = "REFRAIN_LOG", hide_env = true, value_parser = levels())]
     log: Option<LevelFilter>,
@@ -149,7 +151,7 @@ fn serve_program(arguments: &RunArguments) -> anyhow::Result<u8> {
             proxy.check().await?;
         }
         let mut children = Children::adopt()?;
-        let (program, sockets, go) = start_program(&arguments.command)?;
+        let (program, sockets, go) = start_program(arguments)?;
         serve(way, sockets, go, &program, &mut children).await
     });
     drop(log);
@@ -168,9 +170,9 @@ pub(crate) fn test_network() -> anyhow::Result<()> {
 }
 
 /// Starts the process that becomes the program. It waits for `Go`.
-fn start_program(command: &[OsString]) -> anyhow::Result<(Child, Sockets, Go)> {
-    let started = start_process(command)?;
-    if io::stderr().is_terminal() {
+fn start_program(arguments: &RunArguments) -> anyhow::Result<(Child, Sockets, Go)> {
+    let started = start_process(&arguments.command)?;
+    if !arguments.quiet {
         crate::stderr::warn("UDP is refused, except queries for names: only TCP uses the link");
     }
     // The streams are the program's: their other ends are to notice when it closes them.
