@@ -3,6 +3,7 @@
 pub(crate) mod control_groups;
 mod keep;
 pub(crate) mod lock;
+pub(crate) mod nft_version;
 mod routes;
 mod ruleset;
 
@@ -30,7 +31,7 @@ pub(crate) use ruleset::SERVICE_USER;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::system_program;
+use crate::system_program::{self, Failed};
 
 /// The set that is the gate of most connections.
 const GATE: &str = "alive";
@@ -170,9 +171,16 @@ fn warn_of_what_is_missing(rules: &[InterceptRule], control_groups: &ControlGrou
 
 /// Fails where the firewall refuses this script.
 pub(crate) fn check(rules: &[InterceptRule], script: &str) -> anyhow::Result<()> {
-    let checked = nft(&["--check", "-f", "-"], script);
-    if checked.is_err()
-        && let Some(exact) = rules.iter().find(|rule| rule.is_exact())
+    let Err(refusal) = nft(&["--check", "-f", "-"], script) else {
+        return Ok(());
+    };
+    if !refusal.is::<Failed>() {
+        return Err(refusal);
+    }
+    if let Some(version) = nft_version::too_old() {
+        bail!("{version} is too old: update nftables to 1.0 or later ({refusal})");
+    }
+    if let Some(exact) = rules.iter().find(|rule| rule.is_exact())
         && let Err(error) = nft(&["--check", "-f", "-"], QUEUE)
     {
         bail!(
@@ -181,8 +189,7 @@ pub(crate) fn check(rules: &[InterceptRule], script: &str) -> anyhow::Result<()>
              refusal=exact)"
         );
     }
-    checked.with_context(|| refused(rules))?;
-    Ok(())
+    Err(refusal.context(refused(rules)))
 }
 
 /// Whether the firewall can copy DNS answers, if a rule has a name. Without them, rules with a name still work, so this is
@@ -193,7 +200,11 @@ fn can_copy_dns(rules: &[InterceptRule]) -> bool {
         return true;
     }
     let checked = nft(&["--check", "-f", "-"], COPIES);
-    if let Err(error) = &checked {
+    // Another error is that of the rules too.
+    if let Err(error) = &checked
+        && error.is::<Failed>()
+        && nft_version::too_old().is_none()
+    {
         crate::stderr::warn(format!(
             "names of servers are read from clients' first bytes only, and not from DNS answers: this system's nft and \
              Linux do not know `log group`: {error} (load its modules with `modprobe -a nft_log nfnetlink_log`, or use a \

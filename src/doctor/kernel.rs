@@ -3,12 +3,15 @@
 use refrain_gateway::config::Config;
 
 use super::{Finding, context::Context, kernel_file::text_of};
-use crate::{in_words, intercept, run, system_program};
+use crate::{
+    in_words,
+    intercept::{self, nft_version},
+    run, system_program,
+};
 
 /// The oldest versions that load the table of interception: see `docs/interception.md`.
 const LINUX_MIN: [u32; 2] = [5, 10];
 const LINUX_MIN_OF_CONTROL_GROUPS: [u32; 2] = [5, 13];
-const NFTABLES_MIN: [u32; 2] = [1, 0];
 
 /// The program, the kernel and the user, for whoever reads the report.
 pub(super) fn system(context: &Context) -> Vec<Finding> {
@@ -31,7 +34,7 @@ pub(super) fn system(context: &Context) -> Vec<Finding> {
         true => LINUX_MIN_OF_CONTROL_GROUPS,
         false => LINUX_MIN,
     };
-    let is_old = version(&release).is_some_and(|version| version < min);
+    let is_old = nft_version::numbers(&release).is_some_and(|version| version < min);
     vec![match is_old && !rules.is_empty() {
         true => Finding::problem(
             text,
@@ -49,12 +52,6 @@ fn rules(context: &Context) -> &[refrain_gateway::intercept::rule::InterceptRule
     context
         .config()
         .map_or(&[], |config: &Config| &config.intercept)
-}
-
-/// The first two numbers of a version.
-fn version(text: &str) -> Option<[u32; 2]> {
-    let mut numbers = text.trim().split(|char: char| !char.is_ascii_digit());
-    Some([numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?])
 }
 
 /// Makes the network that `refrain run` gives a program, in a process of its own.
@@ -85,22 +82,17 @@ pub(super) fn nft(context: &Context) -> Vec<Finding> {
         }
     };
     let text = printed.lines().next().unwrap_or_default().trim();
-    let mut findings = vec![match nft_version(text) {
-        Some(version) if version >= NFTABLES_MIN => Finding::ok(text),
-        Some(_) => unless_needed(
-            format!("{text} is too old"),
-            "update nftables to 1.0 or later",
-        ),
+    let version = match nft_version::is_enough(text) {
+        Some(true) => Finding::ok(text),
+        Some(false) => {
+            return vec![unless_needed(
+                format!("{text} is too old"),
+                "update nftables to 1.0 or later",
+            )];
+        }
         None => Finding::skipped(format!("nft printed another version than expected: {text}")),
-    }];
-    findings.extend(taken(context));
-    findings
-}
-
-/// The version in `nftables v1.0.6 (Lester Gooch #5)`.
-fn nft_version(text: &str) -> Option<[u32; 2]> {
-    let number = text.split(' ').find_map(|word| word.strip_prefix('v'))?;
-    version(number)
+    };
+    [version].into_iter().chain(taken(context)).collect()
 }
 
 /// Has nft and the kernel check the rules of the file, and load nothing.
@@ -153,30 +145,4 @@ pub(super) fn ipv6(_: &Context) -> Vec<Finding> {
         }
         false => Finding::ok("this machine has addresses of IPv6"),
     }]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_read_from_what_programs_print() {
-        assert_eq!(
-            nft_version("nftables v1.0.6 (Lester Gooch #5)"),
-            Some([1, 0])
-        );
-        assert_eq!(nft_version("nftables v0.9.8 (E.D.S.)"), Some([0, 9]));
-        assert_eq!(version("6.18.44-fc-v595\n"), Some([6, 18]));
-        assert_eq!(version("5.4-rc1"), Some([5, 4]));
-        for text in [
-            "",
-            "nftables",
-            "nftables v",
-            "nftables v99999999999.1",
-            "v1",
-            "\u{0}v1.é",
-        ] {
-            assert_eq!(nft_version(text), None, "{text}");
-        }
-    }
 }

@@ -16,6 +16,7 @@ mod common;
 mod dns_names;
 mod doctor;
 mod failing;
+mod lacks;
 mod names;
 mod path_mtu;
 mod refusals;

@@ -371,6 +371,45 @@ impl Drop for ControlGroup {
 }
 
 #[test]
+fn of_rules_that_contradict_each_other_the_first_counts_and_the_others_are_named() {
+    let Some(world) = World::new() else { return };
+    let before = world.ruleset();
+    let config = world.path("near.toml");
+    let of_file = "port=8080-8099 dst=10.77.0.0/16,fd77::/64 action=optimize";
+    for (rules, hidden, outcome) in [
+        (
+            &["port=8000-8100 action=direct"][..],
+            (of_file, "port=8000-8100 action=direct"),
+            Outcome::Direct,
+        ),
+        (
+            &["port=8080", "dst=10.77.0.2 port=8080 action=direct"],
+            (
+                "port=8080 dst=10.77.0.2 action=direct",
+                "port=8080 action=optimize",
+            ),
+            Outcome::Carried,
+        ),
+    ] {
+        let mut command = world.keeping(&world.site);
+        command.args(on(&config, &[]));
+        command.args(rules.iter().flat_map(|rule| ["--rule", rule]));
+        let said = world.keep_by(&world.site, &mut command);
+        let (hidden, earlier) = hidden;
+        let note = format!("the rule \"{hidden}\" never matches: \"{earlier}\" before it");
+        assert!(said.contains(&note), "{said}");
+        assert_eq!(said.matches("never matches").count(), 1, "{said}");
+        eventually("an open gate", || {
+            let shown = world.refrain_ok(&["intercept", "show"]);
+            shown.starts_with("gate open").then_some(())
+        });
+        assert_eq!(world.connect(), outcome, "{rules:?}");
+    }
+    world.refrain_ok(&["intercept", "off"]);
+    assert_eq!(world.ruleset(), before);
+}
+
+#[test]
 fn rules_that_are_kept_follow_control_groups_and_come_back() {
     let Some(world) = World::new() else { return };
     let before = world.ruleset();
