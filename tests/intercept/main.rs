@@ -13,6 +13,7 @@
 mod addresses;
 #[path = "../common/mod.rs"]
 mod common;
+mod container_host;
 mod dns_names;
 mod doctor;
 mod failing;
