@@ -4,6 +4,7 @@
 //! its own: one that hangs is reported, and delays no other. What several of them need is in [`Context`].
 
 mod answers;
+mod clients;
 mod clock;
 mod configuration;
 mod context;
@@ -66,6 +67,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ("interception", "answers", answers::answers),
     ("interception", "gate", interception::gate),
     ("interception", "listener", interception::listener),
+    ("interception", "clients", clients::clients),
     ("interception", "capability", interception::capability),
     (
         "interception",

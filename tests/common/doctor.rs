@@ -48,6 +48,12 @@ impl Findings {
         problems
     }
 
+    /// How many findings a check has.
+    pub(crate) fn count(&self, check: &str) -> usize {
+        let findings = self.findings.iter();
+        findings.filter(|found| found["check"] == check).count()
+    }
+
     /// Whether a check found anything with this part in its text or its advice.
     pub(crate) fn has(&self, check: &str, part: &str) -> bool {
         let mut findings = self.findings.iter();

@@ -315,6 +315,11 @@ fn what_a_router_lacks_is_found() {
     world.intercept();
     let found = is_healthy(&world);
     found.expect("ok", "forwarding", &["forwards IPv4"]);
+    assert_eq!(found.count("clients"), 0);
+    change(&world, "\"10.88.0.0/15\", ", "");
+    let found = doctor(&world);
+    found.expect("note", "clients", &["10.88.0.0/16", "come in by lan"]);
+    assert_eq!(found.count("clients"), 1);
     let set = |setting: &str, value: &str| {
         let file = format!("/proc/sys/net/ipv4/{setting}");
         within(&world.site, || {

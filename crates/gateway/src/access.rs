@@ -50,6 +50,12 @@ impl Access {
         clients.is_none_or(|nets| nets.iter().any(|net| net.contains(&client)))
     }
 
+    /// Whether all clients of a network may connect.
+    pub fn admits_all_of(&self, network: &IpNet) -> bool {
+        let clients = self.clients.as_ref();
+        clients.is_none_or(|nets| nets.iter().any(|net| net.contains(network)))
+    }
+
     /// Whose connections a listener takes, for `--dry-run`.
     pub fn describe(&self, way_in: &WayIn) -> String {
         let clients = match &self.clients {

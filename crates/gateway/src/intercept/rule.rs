@@ -138,6 +138,23 @@ impl InterceptRule {
         &self.interfaces
     }
 
+    /// The clients of a network whose connections the near end gets: all, or those of its sources.
+    pub fn clients_of(&self, network: IpNet) -> Vec<IpNet> {
+        if self.handling().is_none() {
+            return Vec::new();
+        }
+        if self.sources.is_empty() {
+            return vec![network];
+        }
+        // Of two networks, one has the other, or they share nothing.
+        let sources = self.sources.iter();
+        let shared = sources.filter_map(|source| match source.contains(&network) {
+            true => Some(network),
+            false => network.contains(source).then_some(*source),
+        });
+        shared.collect()
+    }
+
     /// Whether it is about forwarded connections.
     pub fn is_forwarded(&self) -> bool {
         !self.interfaces.is_empty()

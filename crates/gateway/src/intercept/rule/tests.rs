@@ -157,6 +157,32 @@ fn a_rule_whose_connections_an_earlier_one_has_is_hidden() {
 }
 
 #[test]
+fn a_rule_has_the_clients_of_a_network_that_its_sources_have() {
+    for (text, network, clients) in [
+        ("in=lan0 port=80", "10.1.0.0/16", &["10.1.0.0/16"][..]),
+        ("in=lan0 action=direct", "10.1.0.0/16", &[]),
+        ("in=lan0 action=reject", "10.1.0.0/16", &[]),
+        (
+            "in=lan0 name=a.example action=direct",
+            "fd00::/64",
+            &["fd00::/64"],
+        ),
+        ("in=lan0 src=10.0.0.0/8", "10.1.0.0/16", &["10.1.0.0/16"]),
+        (
+            "in=lan0 src=10.1.2.0/24,10.2.0.0/16,fd00::/8",
+            "10.1.0.0/16",
+            &["10.1.2.0/24"],
+        ),
+    ] {
+        let found = rule(text)
+            .expect("a rule")
+            .clients_of(network.parse().expect("a network"));
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, clients, "{text}");
+    }
+}
+
+#[test]
 fn the_near_end_decides_by_name_as_the_rules_say_in_their_order() {
     let rules = [
         "port=80 dst=10.9.0.0/16 action=reject",
