@@ -70,7 +70,7 @@ pub(super) fn excepted_user(table: &Value) -> Option<u32> {
     }
 }
 
-/// The comments of rules about a control group that is gone: nft has its number instead of a path.
+/// The comments of rules about a control group that is gone, once each: nft has its number instead of a path.
 pub(super) fn rules_of_gone_groups(table: &Value) -> Vec<String> {
     let is_gone = |part: &Value| {
         let (left, right) = (&part["match"]["left"], &part["match"]["right"]);
@@ -78,8 +78,10 @@ pub(super) fn rules_of_gone_groups(table: &Value) -> Vec<String> {
         left["socket"]["key"] == "cgroupv2" && path.bytes().all(|byte| byte.is_ascii_digit())
     };
     let rules = entries(table, "rule").filter(|rule| parts(rule).any(is_gone));
+    // A rule has several lines.
     let comments = rules.filter_map(|rule| rule["comment"].as_str());
-    comments.map(str::to_owned).collect()
+    let comments: BTreeSet<_> = comments.collect();
+    comments.into_iter().map(str::to_owned).collect()
 }
 
 /// Connections of other machines that a table redirects.
@@ -185,6 +187,7 @@ mod tests {
     use super::*;
 
     fn table() -> Value {
+        let group = json!({"match": {"op": "==", "left": {"socket": {"key": "cgroupv2", "level": 1}}, "right": "120"}});
         json!({"nftables": [
             {"metainfo": {"version": "1.0.6"}},
             {"chain": {"family": "inet", "table": "refrain", "name": "forwarded"}},
@@ -193,9 +196,10 @@ mod tests {
                 {"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 15001}},
                 {"drop": null}]}},
             {"rule": {"chain": "local", "comment": "rule 1: cgroup=a", "expr": [
-                {"match": {"op": "==", "left": {"socket": {"key": "cgroupv2", "level": 1}}, "right": "120"}},
+                group,
                 {"counter": {"packets": 3, "bytes": 9}},
                 {"redirect": {"port": 15001}}]}},
+            {"rule": {"chain": "local", "comment": "rule 1: cgroup=a", "expr": [group, {"return": null}]}},
         ]})
     }
 

@@ -253,25 +253,33 @@ pub(super) fn capability(context: &Context) -> Vec<Finding> {
 pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
     let rules = context.config().map_or(&[][..], |config| &config.intercept);
     let advice = "start its service: `refrain intercept on` then loads the rule within a second";
-    let mut findings = match ControlGroups::of(rules) {
-        Ok(groups) => {
-            let missing = groups.missing().map(|group| {
-                let text = format!("\"{group}\" does not exist: its rule matches nothing");
-                Finding::note(text).advise(advice)
-            });
-            missing.collect()
+    let groups = match ControlGroups::of(rules) {
+        Ok(groups) => groups,
+        Err(error) => {
+            return vec![Finding::problem(
+                in_words(&error),
+                "mount control groups of version 2, or remove cgroup= from the rules",
+            )];
         }
-        Err(error) => vec![Finding::problem(
-            in_words(&error),
-            "mount control groups of version 2, or remove cgroup= from the rules",
-        )],
+    };
+    let missing: Vec<_> = groups.missing().collect();
+    let is_reported = |rule: &String| {
+        let mut words = rule.split([' ', ',', '=']);
+        words.any(|word| missing.contains(&word))
     };
     let gone = loaded(context).map(firewall::rules_of_gone_groups);
-    findings.extend(gone.into_iter().flatten().map(|rule| {
-        let text = format!("a loaded rule is about a group that is gone: {rule}");
-        Finding::note(text).advise(advice)
-    }));
-    findings
+    let gone = gone
+        .into_iter()
+        .flatten()
+        .filter(|rule| !is_reported(rule))
+        .map(|rule| format!("a loaded rule is about a group that is gone: {rule}"));
+    let missing = missing
+        .iter()
+        .map(|group| format!("\"{group}\" does not exist: its rule matches nothing"));
+    let notes = missing.chain(gone);
+    notes
+        .map(|text| Finding::note(text).advise(advice))
+        .collect()
 }
 
 /// What `nft -j list` prints with these arguments.

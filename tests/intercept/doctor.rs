@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use crate::{
     common::{doctor::Findings, eventually},
     failing::signal,
+    rules::ControlGroup,
     world::{BEHIND, ORIGIN, Outcome, World, connect, ok, within},
 };
 
@@ -273,7 +274,33 @@ fn control_groups_that_do_not_exist_and_a_process_that_was_killed_are_found() {
         &["refrain-test-never", "start its service"],
     );
     world.signal_keeper(&world.site, Signal::KILL);
-    doctor(&world).expect("problem", "rules", &["has ended", "refrain intercept on"]);
+    let found = doctor(&world);
+    found.expect("problem", "rules", &["has ended", "refrain intercept on"]);
+    assert!(!found.has("rules", "refrain intercept off"));
+}
+
+#[test]
+fn a_control_group_that_is_gone_is_noted_once() {
+    let Some(group) = ControlGroup::new("gone") else {
+        return;
+    };
+    let rules = format!(
+        "intercept = [\"port=8080 cgroup={}\", \"port=8080\"]\n",
+        group.name
+    );
+    let Some(world) = World::with(&format!("transparent = \"15001\"\n{rules}")) else {
+        return;
+    };
+    world.intercept();
+    assert_eq!(is_healthy(&world).count("control group"), 0);
+    std::fs::remove_dir(&group.folder).expect("it is empty");
+    let found = doctor(&world);
+    found.expect("note", "control group", &[&group.name, "does not exist"]);
+    assert_eq!(found.count("control group"), 1);
+    // Without the file, only the loaded rule has its name.
+    let found = Findings::of(&world.refrain(&["doctor", "--json"]));
+    found.expect("note", "control group", &[&group.name, "is gone"]);
+    assert_eq!(found.count("control group"), 1);
 }
 
 #[test]

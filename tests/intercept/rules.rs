@@ -322,14 +322,14 @@ fn rules_tell_programs_apart_by_user_group_and_control_group() {
 }
 
 /// A control group of the test.
-struct ControlGroup {
-    folder: PathBuf,
-    name: String,
+pub(crate) struct ControlGroup {
+    pub(crate) folder: PathBuf,
+    pub(crate) name: String,
 }
 
 impl ControlGroup {
     /// None where there is no version 2 that can be written.
-    fn new(name: &str) -> Option<ControlGroup> {
+    pub(crate) fn new(name: &str) -> Option<ControlGroup> {
         let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
         let mount = mounts.lines().find_map(|line| {
             let mut words = line.split(' ');
