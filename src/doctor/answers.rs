@@ -32,12 +32,16 @@ pub(super) fn answers(context: &Context) -> Vec<Finding> {
     };
     let file = context.file_in_command();
     let of_near_end = table.is_some_and(|table| Loaded::read(table).gate.is_some());
-    let command = format!(
+    let load = format!(
         "refrain intercept on --far --config {file}, or `systemctl enable --now refrain-intercept-far`"
     );
+    let command = keeper::before(&load);
     if table.is_some_and(firewall::brings_answers) {
         return match of_near_end {
-            true => routes(context, &format!("refrain intercept on --config {file}")),
+            true => {
+                let command = format!("refrain intercept on --config {file}");
+                routes(context, &keeper::before(&command))
+            }
             false => {
                 let mut findings = routes(context, &command);
                 findings.extend(keeper::lack(&command));
@@ -51,7 +55,7 @@ pub(super) fn answers(context: &Context) -> Vec<Finding> {
         let advice = match of_near_end {
             true => format!(
                 "the rules of a near end are loaded, and a machine has those of one gateway: move one of them to another \
-                 machine, or refrain intercept off; then {command}"
+                 machine, or refrain intercept off; then {load}"
             ),
             false => command,
         };

@@ -10,6 +10,7 @@ use super::{
     context::Context,
     firewall,
     gateways::ADVICE_WITHOUT_SOCKET,
+    keeper,
     kernel_file::{has_capability, text_of},
     sockets::Listening,
 };
@@ -99,7 +100,7 @@ fn closed(context: &Context, table: &Value) -> Finding {
                 format!(
                     "closed: the near end works, but not at port {port} as user {user}, as the rules have it; {way}"
                 ),
-                "load the rules again, with the near end's file and --user of its process",
+                keeper::before("load the rules with the near end's file and --user of its process"),
             )
         }
         _ => Finding::problem(
@@ -140,7 +141,10 @@ pub(super) fn listener(context: &Context) -> Vec<Finding> {
     vec![match held {
         None => Finding::problem(
             format!("nothing listens at port {port}, to which the rules redirect"),
-            "start the near end, or load the rules again for its `transparent` port",
+            format!(
+                "start the near end; or {}",
+                keeper::before("load the rules for its `transparent` port")
+            ),
         ),
         Some(held) => owner(context, held, port, firewall::excepted_user(table)),
     }]
@@ -159,8 +163,8 @@ fn of_another(context: &Context, held: Option<&Listening>, port: u16, of_file: u
             process.unwrap_or_default()
         ),
         format!(
-            "load the rules of this file: refrain intercept on --config {file}; or give --config the file of the other \
-             near end"
+            "load the rules of this file: {}; or give --config the file of the other near end",
+            keeper::before(&format!("refrain intercept on --config {file}"))
         ),
     )
 }
@@ -197,11 +201,11 @@ fn owner(context: &Context, held: &Listening, port: u16, excepted: Option<u32>) 
             format!(
                 "{text}, but the rules are for user {excepted}: connections of this process would be intercepted again"
             ),
-            format!(
+            keeper::before(&format!(
                 "refrain intercept on --config {} --user {}",
                 context.file_in_command(),
                 held.user
-            ),
+            )),
         ),
         // Its user may not use the folder of sockets, or it was started with another one.
         _ if has_no_socket => Finding::note(format!("{text}, and has no local socket here"))

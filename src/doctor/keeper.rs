@@ -10,3 +10,11 @@ pub(super) fn lack(command: &str) -> Option<Finding> {
     let is_kept = lock::keeper().is_some();
     (!is_kept).then(|| Finding::problem(TEXT, command))
 }
+
+/// The advice to load rules, after the end of the process that keeps others: a second one refuses to.
+pub(super) fn before(advice: &str) -> String {
+    match lock::keeper() {
+        Some(_) => format!("refrain intercept off, then {advice}"),
+        None => advice.to_owned(),
+    }
+}

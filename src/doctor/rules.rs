@@ -59,7 +59,8 @@ fn command_to_load(context: &Context) -> String {
 }
 
 fn none_loaded(context: &Context, is_configured: bool) -> Finding {
-    let advice = command_to_load(context);
+    // Of another gateway, or one that has not loaded them again yet.
+    let advice = keeper::before(&command_to_load(context));
     match (is_configured, context.intercepting().next()) {
         (true, _) => Finding::problem(
             "the file has rules, and none are loaded: connections go direct",

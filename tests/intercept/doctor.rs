@@ -86,7 +86,11 @@ fn rules_that_work_have_no_problem_and_a_closed_gate_has_its_cause() {
     found.expect(
         "problem",
         "listener",
-        &["intercepted again", "--user 64999"],
+        &[
+            "intercepted again",
+            "refrain intercept off, then refrain intercept on",
+            "--user 64999",
+        ],
     );
     world.intercept();
     world.wait_for(Outcome::Carried);
