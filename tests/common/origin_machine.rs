@@ -14,7 +14,7 @@ pub(crate) struct Origin(pub(crate) String);
 
 impl Origin {
     pub(crate) fn start(world: &World) -> Origin {
-        let origin = Origin(world.service.replace("service", "origin"));
+        let origin = Origin(world.behind.replace("behind", "origin"));
         make(&origin.0);
         join(
             (&world.service, "lan", SERVICE_THERE),

@@ -18,6 +18,8 @@ use std::{
 };
 
 use nix::sched::{CloneFlags, setns};
+use refrain_link::{End, Link, LinkConfig};
+use refrain_relay::Rate;
 use rustix::process::geteuid;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
@@ -60,6 +62,8 @@ pub(crate) struct World {
     pub(crate) service: String,
     /// Of a machine behind the site, of a router's world.
     pub(crate) behind: String,
+    /// What joins the site and the service, if it is the lab's.
+    link: Option<Link>,
     folder: TempDir,
     pub(crate) far: Option<Child>,
     pub(crate) near: Option<Child>,
@@ -69,6 +73,9 @@ pub(crate) struct World {
     kept: Mutex<BTreeMap<String, Child>>,
     crowds: AtomicU32,
 }
+
+/// Makes a world by the lines of the near end's file; none where the tests cannot run.
+pub(crate) type Making = fn(&str) -> Option<World>;
 
 /// What became of a connection to the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +102,12 @@ impl World {
 
     /// The same with these rules.
     pub(crate) fn router_with(rules: &str) -> Option<World> {
-        let world = World::with(&format!(
+        World::router_in(World::with, rules)
+    }
+
+    /// The same in a world that is made so.
+    pub(crate) fn router_in(make_world: Making, rules: &str) -> Option<World> {
+        let world = make_world(&format!(
             "transparent = \"*:15001\"\nclients = [\"10.88.0.0/15\", \"fd88::/15\"]\nintercept = [\"{rules}\"]\n"
         ))?;
         let (site, behind) = (&world.site, &world.behind);
@@ -121,7 +133,12 @@ impl World {
     /// A router with these rules, whose far end connects from the addresses of the machines behind it. The origin is on
     /// a third machine: see [`Origin`](super::origin_machine::Origin).
     pub(crate) fn of_own_addresses(rules: &str) -> Option<World> {
-        let mut world = World::router_with(rules)?;
+        World::of_own_addresses_in(World::with, rules)
+    }
+
+    /// The same in a world that is made so.
+    pub(crate) fn of_own_addresses_in(make_world: Making, rules: &str) -> Option<World> {
+        let mut world = World::router_in(make_world, rules)?;
         world.capability = Some("net_raw");
         world.change_far("client_addresses = [\"10.88.0.0/15\", \"fd88::/15\"]\n");
         Some(world)
@@ -162,6 +179,20 @@ impl World {
 
     /// The near end's file has these lines beside its keys.
     pub(crate) fn with(near_lines: &str) -> Option<World> {
+        World::made_with(near_lines, None)
+    }
+
+    /// The same with the lab's link between the site and the service.
+    pub(crate) fn over_link(near_lines: &str) -> Option<World> {
+        let link = Link::for_test(LinkConfig {
+            rate: Some(Rate::mbit(100)),
+            delay: Duration::from_millis(2),
+            ..LinkConfig::default()
+        });
+        World::made_with(near_lines, Some(link.expect("a link")?))
+    }
+
+    fn made_with(near_lines: &str, link: Option<Link>) -> Option<World> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if !geteuid().is_root() {
             println!("skipped: only root can make these networks");
@@ -172,10 +203,12 @@ impl World {
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = |end: &str| format!("refrain-test-{}-{number}-{end}", std::process::id());
+        let of_link = |end| link.as_ref().map(|link| link.name(end).to_owned());
         let mut world = World {
-            site: name("site"),
-            service: name("service"),
+            site: of_link(End::Near).unwrap_or_else(|| name("site")),
+            service: of_link(End::Far).unwrap_or_else(|| name("service")),
             behind: name("behind"),
+            link,
             folder: tempfile::tempdir().expect("a folder"),
             far: None,
             near: None,
@@ -183,18 +216,30 @@ impl World {
             kept: Mutex::default(),
             crowds: AtomicU32::new(1),
         };
-        let (site, service) = (&world.site, &world.service);
-        make(site);
-        make(service);
-        join(
-            (site, "wan", [SITE, SITE_6]),
-            (service, "wan", [SERVICE, SERVICE_6]),
-        );
+        world.connect_ends();
         world.serve_origin();
         world.configure(near_lines);
         world.start_far();
         world.start_near();
         Some(world)
+    }
+
+    fn connect_ends(&self) {
+        let (site, service) = (
+            (self.site.as_str(), [SITE, SITE_6]),
+            (self.service.as_str(), [SERVICE, SERVICE_6]),
+        );
+        if self.link.is_none() {
+            make(site.0);
+            make(service.0);
+            return join((site.0, "wan", site.1), (service.0, "wan", service.1));
+        }
+        for (namespace, addresses) in [site, service] {
+            has_addresses_at_once(namespace);
+            // The link's own addresses are those of the origin's network.
+            ok(Command::new("ip").args(["-n", namespace, "address", "flush", "dev", "link0"]));
+            add_addresses(namespace, "link0", addresses);
+        }
     }
 
     fn serve_origin(&self) {
@@ -392,6 +437,8 @@ impl Drop for World {
             let _ = child.kill();
             let _ = child.wait();
         }
+        // It ends the threads that use its namespaces.
+        drop(self.link.take());
         for namespace in [&self.site, &self.service, &self.behind] {
             remove(namespace);
         }
@@ -407,14 +454,19 @@ impl Drop for World {
 /// Makes a namespace.
 pub(crate) fn make(namespace: &str) {
     ok(Command::new("ip").args(["netns", "add", namespace]));
-    // Interfaces have their addresses at once. Otherwise a router asks nobody where the next machine is for two seconds.
+    has_addresses_at_once(namespace);
+    ok(Command::new("ip").args(["-n", namespace, "link", "set", "lo", "up"]));
+}
+
+/// Later interfaces have their addresses at once.
+fn has_addresses_at_once(namespace: &str) {
+    // Otherwise a router asks nobody where the next machine is for two seconds.
     within(namespace, || {
         for setting in ["all", "default"] {
             let setting = format!("/proc/sys/net/ipv6/conf/{setting}/accept_dad");
             std::fs::write(setting, "0").expect("root may");
         }
     });
-    ok(Command::new("ip").args(["-n", namespace, "link", "set", "lo", "up"]));
 }
 
 /// Removes one, if it is there.
@@ -439,17 +491,21 @@ pub(crate) fn join(one: (&str, &str, [&str; 2]), other: (&str, &str, [&str; 2]))
     ok(Command::new("ip")
         .args(["-n", one.0, "link", "add", one.1, "type", "veth"])
         .args(["peer", "name", other.1, "netns", other.0]));
-    for (namespace, interface, [address, address_6]) in [one, other] {
-        let add = ["-n", namespace, "address", "add"];
-        let (network, network_6) = (format!("{address}/16"), format!("{address_6}/64"));
-        ok(Command::new("ip")
-            .args(add)
-            .args([&network, "dev", interface]));
-        ok(Command::new("ip")
-            .args(add)
-            .args([&network_6, "dev", interface, "nodad"]));
+    for (namespace, interface, addresses) in [one, other] {
+        add_addresses(namespace, interface, addresses);
         ok(Command::new("ip").args(["-n", namespace, "link", "set", interface, "up"]));
     }
+}
+
+fn add_addresses(namespace: &str, interface: &str, [address, address_6]: [&str; 2]) {
+    let add = ["-n", namespace, "address", "add"];
+    let (network, network_6) = (format!("{address}/16"), format!("{address_6}/64"));
+    ok(Command::new("ip")
+        .args(add)
+        .args([&network, "dev", interface]));
+    ok(Command::new("ip")
+        .args(add)
+        .args([&network_6, "dev", interface, "nodad"]));
 }
 
 #[track_caller]

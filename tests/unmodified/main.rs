@@ -2,8 +2,10 @@
 //! their router, and inside `refrain run`. Needs root.
 //!
 //! ```text
-//! behind 10.88.0.2 ── site, near end 10.77.0.1 ── 10.77.0.2 service, far end ── 10.99.0.2 origin
+//! behind 10.88.0.2 ── site, near end 10.77.0.1 ── link ── 10.77.0.2 service, far end ── 10.99.0.2 origin
 //! ```
+//!
+//! The link is the lab's: 100 Mbit/s, 2 ms one way.
 //!
 //! Programs connect to both addresses of the origin, IPv4 and IPv6. The origin refuses connections that do not come from
 //! the address that the way promises, and after each test its connections must be as many as the near end's flows.

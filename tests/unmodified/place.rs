@@ -67,8 +67,9 @@ const PROXY: &str = "127.0.0.1:1080";
 ///
 /// Without a gate, so that a busy machine has no connection go direct.
 pub(crate) fn intercepted() -> Option<Place> {
-    let world =
-        World::with("transparent = \"15001\"\nintercept = [\"port=1-65535 on_failure=reset\"]\n")?;
+    let world = World::over_link(
+        "transparent = \"15001\"\nintercept = [\"port=1-65535 on_failure=reset\"]\n",
+    )?;
     let namespace = world.site.clone();
     let place = Place::new(world, namespace, [SITE, SITE_6], SERVICE_THERE);
     place.world.intercept();
@@ -77,8 +78,8 @@ pub(crate) fn intercepted() -> Option<Place> {
 
 /// A machine behind the near end's, which is its router. The origin sees the machine's own addresses.
 pub(crate) fn forwarded() -> Option<Place> {
-    let world =
-        World::of_own_addresses("in=lan port=1-65535 on_failure=reset client_address=keep")?;
+    let rules = "in=lan port=1-65535 on_failure=reset client_address=keep";
+    let world = World::of_own_addresses_in(World::over_link, rules)?;
     world.intercept_far();
     let namespace = world.behind.clone();
     let place = Place::new(world, namespace, BEHIND, BEHIND);
@@ -88,7 +89,7 @@ pub(crate) fn forwarded() -> Option<Place> {
 
 /// Programs that `refrain run` starts.
 pub(crate) fn inside_run() -> Option<Place> {
-    let world = World::with(&format!("socks5 = \"{PROXY}\"\n"))?;
+    let world = World::over_link(&format!("socks5 = \"{PROXY}\"\n"))?;
     let namespace = world.site.clone();
     let mut place = Place::new(world, namespace, [SITE, SITE_6], SERVICE_THERE);
     let run = [
