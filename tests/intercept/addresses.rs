@@ -19,7 +19,7 @@ use crate::{
         eventually,
         origin_machine::{ORIGIN, ORIGIN_6, Origin, SERVICE_THERE},
     },
-    failing::{read_until_reset, signal},
+    failing::{files_of, limit_files, read_until_reset, signal},
     world::{BEHIND, HANGS_AFTER, Outcome, World, ask, ok, within},
 };
 
@@ -307,4 +307,38 @@ fn connections_that_are_direct_by_name_keep_the_address_too() {
     });
     let routes = String::from_utf8(routes.expect("it runs").stdout).expect("a text");
     assert!(!routes.contains("fwmark"), "{routes}");
+}
+
+#[test]
+fn without_descriptors_the_far_end_names_its_limit_and_open_connections_continue() {
+    let Some(world) = World::of_own_addresses("in=lan port=8080 client_address=keep") else {
+        return;
+    };
+    let _origin = Origin::start(&world);
+    world.intercept_far();
+    world.intercept();
+    let connect = || within(&world.behind, || TcpStream::connect((ORIGIN, 8080)));
+    let mut open = eventually("a connection that is intercepted", || {
+        let mut stream = connect().expect("the origin is up");
+        assert_eq!(ask(&mut stream, BEHIND[0]), Outcome::Direct);
+        (intercepted(&world) > 0).then_some(stream)
+    });
+    let far = world.far.as_ref().expect("it runs").id();
+    let used = files_of(far);
+    limit_files(far, used);
+    // More than are free below.
+    let idle: Vec<_> = (0..used).map(|_| connect()).collect();
+    let log = eventually("a refusal", || {
+        let _ = connect().map(|mut stream| ask(&mut stream, BEHIND[0]));
+        let log = std::fs::read_to_string(world.path("far.log")).expect("a log");
+        log.contains("refused a connection").then_some(log)
+    });
+    assert!(
+        !log.contains("cannot connect from this client's address"),
+        "{log}"
+    );
+    // For longer than it takes to look at the routes of open connections.
+    thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(ask(&mut open, BEHIND[0]), Outcome::Direct);
+    drop(idle);
 }

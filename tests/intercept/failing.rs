@@ -169,6 +169,20 @@ fn connections_go_direct_while_the_far_end_drains() {
     assert_eq!(ask(&mut open, SITE), Outcome::Carried);
 }
 
+/// The number of files that a process has.
+pub(crate) fn files_of(process: u32) -> usize {
+    let files = std::fs::read_dir(format!("/proc/{process}/fd"));
+    files.expect("its descriptors").count()
+}
+
+/// Sets a gateway's limit. As its user: in a container, root may not.
+pub(crate) fn limit_files(gateway: u32, count: usize) {
+    ok(Command::new("setpriv")
+        .args(["--reuid", USER, "--regid", USER, "--clear-groups"])
+        .args(["prlimit", "--pid", &gateway.to_string()])
+        .arg(format!("--nofile={count}:")));
+}
+
 #[test]
 fn without_descriptors_no_connection_hangs_and_later_ones_go_direct() {
     let ends: [fn(&World) -> &Option<Child>; 2] = [|world| &world.near, |world| &world.far];
@@ -178,16 +192,8 @@ fn without_descriptors_no_connection_hangs_and_later_ones_go_direct() {
         };
         let mut open = world.open();
         let gateway = end(&world).as_ref().expect("it runs").id();
-        let used = std::fs::read_dir(format!("/proc/{gateway}/fd")).expect("its descriptors");
-        let used = used.count();
-        // As its user: in a container, root may not.
-        let limit = |count: usize| {
-            ok(Command::new("setpriv")
-                .args(["--reuid", USER, "--regid", USER, "--clear-groups"])
-                .args(["prlimit", "--pid", &gateway.to_string()])
-                .arg(format!("--nofile={count}:")));
-        };
-        limit(used);
+        let used = files_of(gateway);
+        limit_files(gateway, used);
         // Those that are still free below.
         let idle = || (0..used).map(|_| TcpStream::connect(ORIGIN));
         let idle: Vec<_> = within(&world.site, || idle().collect());
@@ -198,7 +204,7 @@ fn without_descriptors_no_connection_hangs_and_later_ones_go_direct() {
         });
         drop(idle);
         assert_eq!(ask(&mut open, SITE), Outcome::Carried);
-        limit(1024);
+        limit_files(gateway, 1024);
         world.wait_for(Outcome::Carried);
     }
 }

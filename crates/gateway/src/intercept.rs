@@ -77,7 +77,7 @@ pub(crate) async fn connect_for(
         .with_time(Duration::from_secs(4))
         .with_interval(Duration::from_secs(1))
         .with_retries(3);
-    if !answers::come_here(client) || is_of_this_machine(address.ip()) {
+    if !answers::come_here(client)? || is_of_this_machine(address.ip()) {
         return Err(ConnectError::Client);
     }
     let mut failure = ConnectError::Client;
