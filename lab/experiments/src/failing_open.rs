@@ -120,11 +120,12 @@ impl Plan {
             (None, is_quick) => !is_quick || case.is_quick(),
         };
         let cases = WAYS.map(events::cases).concat();
-        let removals = [Way::Redirect, Way::Forwarded]
+        let removals = [Way::Redirect, Way::Forwarded, Way::Keep]
             .into_iter()
             .flat_map(|way| REMOVALS.map(|removal| (way, removal)));
-        let is_removal_asked =
-            |(_, removal): &(Way, Removal)| !arguments.quick || removal.is_quick();
+        let is_removal_asked = |(way, removal): &(Way, Removal)| {
+            !arguments.quick || *way != Way::Keep && removal.is_quick()
+        };
         Ok(Plan {
             refrain: refrain(&arguments.refrain)?,
             cases: cases.into_iter().filter(is_asked).collect(),

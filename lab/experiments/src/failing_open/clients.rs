@@ -109,11 +109,7 @@ impl Place {
         &self,
         action: impl FnOnce() -> anyhow::Result<R> + Send,
     ) -> anyhow::Result<R> {
-        let enter = || {
-            enter(&self.namespace)?;
-            action()
-        };
-        thread::scope(|scope| scope.spawn(enter).join().expect("no panic"))
+        within(&self.namespace, action)
     }
 
     /// A connection, by a thread that is there.
@@ -146,7 +142,7 @@ impl Place {
     pub(super) fn answer(&self, stream: &mut TcpStream) -> io::Result<Outcome> {
         let mut seen = [0; ANSWER_BYTES];
         stream.read_exact(&mut seen)?;
-        // The far end is on the origin's machine.
+        // The far end is on the origin's machine. Elsewhere, the origin knows its connections.
         let is_carried = String::from_utf8_lossy(&seen).trim() == self.origin.ip().to_string();
         Ok(if is_carried {
             Outcome::Carried
@@ -154,6 +150,18 @@ impl Place {
             Outcome::Direct
         })
     }
+}
+
+/// Does something on a thread of its own in a network namespace. Its threads are there too.
+pub(super) fn within<R: Send>(
+    namespace: &Path,
+    action: impl FnOnce() -> anyhow::Result<R> + Send,
+) -> anyhow::Result<R> {
+    let enter = || {
+        enter(namespace)?;
+        action()
+    };
+    thread::scope(|scope| scope.spawn(enter).join().expect("no panic"))
 }
 
 /// Moves this thread into a network namespace.

@@ -73,7 +73,9 @@ pub(super) fn cases(way: Way) -> Vec<Case> {
     let near = gateway.map(|event| (Near, event));
     let far = gateway.map(|event| (Far, event));
     let own: &[_] = match way {
-        Way::Redirect | Way::Forwarded => &[(Keeper, Kill), (Keeper, Stop), (Rules, Flush)],
+        Way::Redirect | Way::Forwarded | Way::Keep => {
+            &[(Keeper, Kill), (Keeper, Stop), (Rules, Flush)]
+        }
         Way::Run => &[(Run, Kill), (Run, OutOfFiles)],
     };
     let others = [(Far, End), (Watchdog, Kill), (Watchdog, Stop), (Link, Cut)];
@@ -121,6 +123,7 @@ impl Case {
             Way::Forwarded => {
                 matches!((self.victim, self.event), (Near, Kill | Stop) | (Far, Kill))
             }
+            Way::Keep => matches!((self.victim, self.event), (Near | Far, Kill)),
             Way::Run => matches!((self.victim, self.event), (Near | Run | Far, Kill)),
         }
     }

@@ -1,4 +1,4 @@
-//! A network of clients for which the near end's machine is the router.
+//! Networks of a machine, for which a gateway's machine is the router: one of clients, and one of servers.
 
 use std::{fs, net::Ipv4Addr, path::PathBuf, process::Command};
 
@@ -8,18 +8,37 @@ use crate::processes::{Running, ok, wait};
 
 /// The router's interface.
 pub(super) const INTERFACE: &str = "lan0";
-pub(super) const NETWORK: &str = "10.99.1.0/24";
-pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 99, 1, 2);
-const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 99, 1, 1);
 
-/// A namespace that stands until it is dropped.
+pub(super) struct Network {
+    /// Of the router.
+    end: End,
+    pub range: &'static str,
+    router: Ipv4Addr,
+    pub machine: Ipv4Addr,
+}
+
+pub(super) const CLIENTS: Network = Network {
+    end: End::Near,
+    range: "10.99.1.0/24",
+    router: Ipv4Addr::new(10, 99, 1, 1),
+    machine: Ipv4Addr::new(10, 99, 1, 2),
+};
+
+pub(super) const SERVERS: Network = Network {
+    end: End::Far,
+    range: "10.99.2.0/24",
+    router: Ipv4Addr::new(10, 99, 2, 1),
+    machine: Ipv4Addr::new(10, 99, 2, 2),
+};
+
+/// The machine's namespace, which stands until it is dropped.
 pub(super) struct Lan {
     /// A process that does nothing, in there.
     holder: Running,
 }
 
 impl Lan {
-    pub(super) fn start(link: &Link) -> anyhow::Result<Lan> {
+    pub(super) fn start(link: &Link, network: &Network) -> anyhow::Result<Lan> {
         let mut command = Command::new("unshare");
         let holder = Running::start(command.args(["--net", "sleep", "1d"]))?;
         let lan = Lan { holder };
@@ -27,21 +46,31 @@ impl Lan {
         let is_other = || Ok(fs::read_link(lan.namespace())? != own);
         wait(is_other, "a network namespace")?;
         let holder = lan.holder.pid();
-        let router = format!(
+        let (router, other) = match network.end {
+            End::Near => (End::Near, End::Far),
+            End::Far => (End::Far, End::Near),
+        };
+        let Network {
+            range,
+            router: address,
+            machine,
+            ..
+        } = network;
+        let of_router = format!(
             "ip link add {INTERFACE} type veth peer name {INTERFACE} netns {holder} &&
-             ip address add {ROUTER}/24 dev {INTERFACE} && ip link set {INTERFACE} up &&
+             ip address add {address}/24 dev {INTERFACE} && ip link set {INTERFACE} up &&
              echo 1 >/proc/sys/net/ipv4/ip_forward"
         );
-        let clients = format!(
-            "ip address add {CLIENT}/24 dev {INTERFACE} && ip link set {INTERFACE} up &&
-             ip route add default via {ROUTER}"
+        let of_machine = format!(
+            "ip address add {machine}/24 dev {INTERFACE} && ip link set {INTERFACE} up &&
+             ip route add default via {address}"
         );
-        let route = format!("ip route add {NETWORK} dev link0");
-        ok(link.command(End::Near, "sh").args(["-c", &router]))?;
+        let of_other = format!("ip route add {range} dev link0");
+        ok(link.command(router, "sh").args(["-c", &of_router]))?;
         let mut command = Command::new("nsenter");
         command.args(["--target", &holder.to_string(), "--net"]);
-        ok(command.args(["sh", "-c", &clients]))?;
-        ok(link.command(End::Far, "sh").args(["-c", &route]))?;
+        ok(command.args(["sh", "-c", &of_machine]))?;
+        ok(link.command(other, "sh").args(["-c", &of_other]))?;
         Ok(lan)
     }
 

@@ -14,6 +14,9 @@ use std::{
 
 use super::clients::{ANSWER_BYTES, Outcome, end_of};
 
+/// The port to which only the far end connects, from the addresses of clients.
+pub(super) const CARRIED_PORT: u16 = 8081;
+
 /// Streams at once, and reads a stream.
 pub(super) const BOTH: [u8; 4] = *b"both";
 /// Streams slowly once the client has ended its side.
@@ -40,16 +43,18 @@ pub(super) struct Origin {
 
 impl Origin {
     /// Serves as long as the process lives.
-    pub(super) fn serve(listener: TcpListener) -> Arc<Origin> {
+    pub(super) fn serve(listeners: impl IntoIterator<Item = TcpListener>) -> Arc<Origin> {
         let origin = Arc::<Origin>::default();
-        let serving = Arc::clone(&origin);
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let origin = Arc::clone(&serving);
-                // A client that leaves early reports its own error.
-                thread::spawn(move || origin.answer(stream).ok());
-            }
-        });
+        for listener in listeners {
+            let serving = Arc::clone(&origin);
+            thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let origin = Arc::clone(&serving);
+                    // A client that leaves early reports its own error.
+                    thread::spawn(move || origin.answer(stream).ok());
+                }
+            });
+        }
         origin
     }
 
@@ -80,8 +85,13 @@ impl Origin {
                 stream(client, number, SLOW_PIECE_BYTES)
             }
             _ => loop {
-                let seen = client.peer_addr()?.ip().to_string();
-                client.write_all(format!("{seen:<ANSWER_BYTES$}").as_bytes())?;
+                let own = client.local_addr()?;
+                let seen = match own.port() {
+                    // As where both are on one machine, and the far end has the origin's address.
+                    CARRIED_PORT => own.ip(),
+                    _ => client.peer_addr()?.ip(),
+                };
+                client.write_all(format!("{:<ANSWER_BYTES$}", seen.to_string()).as_bytes())?;
                 client.read_exact(&mut command)?;
             },
         }

@@ -40,8 +40,11 @@ while the near end dials again. Connections that were opened in this time were d
 No program should see *hung*, *truncated* or wrong bytes. After each row, the firewall is byte for byte as it was before\n\
 interception.\n\n\
 Forwarded connections come from another namespace, for which the near end's machine is the router. refrain redirects\n\
-them (`in=lan0`) and has no TPROXY. The three tables were measured at the same time, each with a pair of its own.\n\
-All of them share the machine, so times include the time that processes waited for a CPU.\n";
+them (`in=lan0`) and has no TPROXY. With `client_address=keep`, the far end connects from the client's address to an\n\
+origin on a third machine, for which the far end's machine is the router. There, forwarded connections are sent to another\n\
+port of this origin, which so knows that they are direct.\n\n\
+The four tables were measured at the same time, each with a pair of its own. All of them share the machine, so times\n\
+include the time that processes waited for a CPU.\n";
 
 const REMOVAL: &str = "\n## Removal\n\n\
 Connections that began while interception was removed, loaded again, or upgraded. One began every 3 ms. Afterwards, the\n\
@@ -51,7 +54,7 @@ the program.\n\n\
 | action | clients | connections | carried | direct | lost | longest connection |\n|---|---|--:|--:|--:|--:|--:|\n";
 
 const DEATHS: &str = "\n## Death of the near end\n\n\
-The same rows of the first two tables. *Lost* are new connections, of one every 10 ms in all runs.\n\n\
+The same rows of the first three tables. *Lost* are new connections, of one every 10 ms in all runs.\n\n\
 | event | clients | all new connections are direct after | lost until then | open connections that were reset | the last of \
 them after |\n|---|---|--:|--:|--:|--:|\n";
 
@@ -112,6 +115,7 @@ fn title(way: Way) -> &'static str {
     match way {
         Way::Redirect => "Redirected programs",
         Way::Forwarded => "Forwarded connections",
+        Way::Keep => "Forwarded connections, with `client_address=keep`",
         Way::Run => "Programs in `refrain run`",
     }
 }
@@ -164,6 +168,7 @@ fn clients(way: Way) -> &'static str {
     match way {
         Way::Redirect => "programs",
         Way::Forwarded => "forwarded",
+        Way::Keep => "forwarded, `keep`",
         Way::Run => "`run`",
     }
 }

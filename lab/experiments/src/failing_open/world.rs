@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! near namespace: clients, near end ── link ── far namespace: far end, origin
-//!   ├ namespace of a network, for which this one is the router: clients
+//!   ├ namespace of a network, for which        └ namespace of a network, for which this one is the router: origin
+//!   │ this one is the router: clients
 //!   └ namespace of `refrain run`: clients
 //! ```
+//!
+//! The second origin is for clients whose addresses the far end keeps. Their addresses do not tell whether a connection
+//! is direct, so the far end's router sends forwarded connections to another port of it.
 //!
 //! The near end's and the far end's logs, and the store, are on a small file system of each process.
 
@@ -30,9 +34,9 @@ use refrain_link::{End, Link, LinkConfig};
 use refrain_relay::Rate;
 
 use super::{
-    clients::{OTHER_PORTS, Outcome, Place},
-    lan::{self, Lan},
-    origin::Origin,
+    clients::{OTHER_PORTS, Outcome, Place, within},
+    lan::{self, CLIENTS, Lan, SERVERS},
+    origin::{CARRIED_PORT, Origin},
 };
 use crate::processes::{Running, ok, wait};
 
@@ -60,10 +64,12 @@ pub(super) enum Way {
     Redirect,
     /// Clients for which this machine is the router.
     Forwarded,
+    /// The same, and the far end connects from their addresses.
+    Keep,
     Run,
 }
 
-pub(super) const WAYS: [Way; 3] = [Way::Redirect, Way::Forwarded, Way::Run];
+pub(super) const WAYS: [Way; 4] = [Way::Redirect, Way::Forwarded, Way::Keep, Way::Run];
 
 /// A gateway's process, and its log, also of one that has ended.
 pub(super) struct Gateway {
@@ -83,6 +89,8 @@ pub(super) struct World {
     pub far: Option<Gateway>,
     /// `refrain intercept on`.
     pub kept: Option<Running>,
+    /// The same at the far end.
+    kept_at_far_end: Option<Running>,
     pub program: Option<Program>,
     pub origin: Arc<Origin>,
     /// Connections that only use descriptors of their other ends.
@@ -90,7 +98,8 @@ pub(super) struct World {
     /// As it was before interception.
     pub rules: String,
     ports: Arc<AtomicU16>,
-    lan: Lan,
+    clients: Lan,
+    _servers: Lan,
     link: Link,
     original: PathBuf,
     folder: tempfile::TempDir,
@@ -106,19 +115,25 @@ impl World {
         })?;
         let folder = tempfile::tempdir()?;
         fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
-        let listener = link.at(End::Far, || {
-            Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, ORIGIN_PORT))?)
+        let clients = Lan::start(&link, &CLIENTS)?;
+        let servers = Lan::start(&link, &SERVERS)?;
+        let listen = |port| Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))?);
+        let at_far_end = link.at(End::Far, || listen(ORIGIN_PORT))?;
+        let elsewhere = within(&servers.namespace(), || {
+            Ok([listen(ORIGIN_PORT)?, listen(CARRIED_PORT)?])
         })?;
         let mut world = World {
             near: None,
             far: None,
             kept: None,
+            kept_at_far_end: None,
             program: None,
-            origin: Origin::serve(listener),
+            origin: Origin::serve(elsewhere.into_iter().chain([at_far_end])),
             idle: Vec::new(),
             rules: String::new(),
             ports: Arc::default(),
-            lan: Lan::start(&link)?,
+            clients,
+            _servers: servers,
             link,
             original: refrain.to_owned(),
             folder,
@@ -132,6 +147,7 @@ impl World {
         world.install()?;
         world.configure()?;
         world.load_other_rules()?;
+        world.tell_direct_connections()?;
         world.rules = world.ruleset()?;
         world.start_gateways(false)?;
         Ok(world)
@@ -156,20 +172,24 @@ impl World {
         let (near_key, far_key) = (PrivateKey::generate()?, PrivateKey::generate()?);
         let far = self.link.address(End::Far);
         let far_file = format!(
-            "key = \"{}\"\npeer_key = \"{}\"\nlisten = \"{far}:{LANES_PORT}\"\nallow = \"*:*\"\n",
+            "key = \"{}\"\npeer_key = \"{}\"\nlisten = \"{far}:{LANES_PORT}\"\nallow = \"*:*\"\n\
+             client_addresses = [\"{}\"]\n",
             self.path("far.key").display(),
             near_key.public(),
+            CLIENTS.range,
         );
         let near_file = format!(
             "key = \"{}\"\npeer_key = \"{}\"\npeer = \"{far}:{LANES_PORT}\"\nstore = \"{}\"\nstore_size = \"32MiB\"\n\
              socks5 = \"{SOCKS5_PORT}\"\ntransparent = \"*:15001\"\nclients = [\"127.0.0.1\", \"{near}\", \"{network}\"]\n\
-             intercept = [\"dst={far} port={ORIGIN_PORT}\", \"in={interface} dst={far} port={ORIGIN_PORT}\"]\n",
+             intercept = [\"dst={far} port={ORIGIN_PORT}\", \"in={interface} dst={far} port={ORIGIN_PORT}\", \
+             \"in={interface} dst={server} port={CARRIED_PORT} client_address=keep\"]\n",
             self.path("near.key").display(),
             far_key.public(),
             self.path("near.disk/store").display(),
             near = self.link.address(End::Near),
-            network = lan::NETWORK,
+            network = CLIENTS.range,
             interface = lan::INTERFACE,
+            server = SERVERS.machine,
         );
         near_key.write_new(&self.path("near.key"))?;
         far_key.write_new(&self.path("far.key"))?;
@@ -195,9 +215,11 @@ impl World {
         );
         let mut command = self.link.command(end, "sh");
         command.args(["-c", &mount]).arg(&disk);
+        command.arg("setpriv").args(as_user(GATEWAYS));
+        if end == End::Far {
+            command.args(["--inh-caps=+net_raw", "--ambient-caps=+net_raw"]);
+        }
         command
-            .arg("setpriv")
-            .args(as_user(GATEWAYS))
             .arg(self.program_file())
             .args([role, "--config"])
             .arg(self.path(&format!("{role}.toml")))
@@ -251,17 +273,21 @@ impl World {
                 Path::new("/run/netns").join(self.link.name(End::Near)),
                 self.link.address(End::Near),
             ),
-            Way::Forwarded => (self.lan.namespace(), lan::CLIENT),
+            Way::Forwarded | Way::Keep => (self.clients.namespace(), CLIENTS.machine),
             Way::Run => {
                 let program = self.program.as_ref().context("no program runs")?;
                 let namespace = format!("/proc/{}/ns/net", program.sleeping).into();
                 (namespace, Ipv4Addr::UNSPECIFIED)
             }
         };
+        let origin = match way {
+            Way::Keep => SocketAddr::from((SERVERS.machine, CARRIED_PORT)),
+            _ => SocketAddr::from((self.link.address(End::Far), ORIGIN_PORT)),
+        };
         Ok(Place {
             namespace,
             own,
-            origin: SocketAddr::from((self.link.address(End::Far), ORIGIN_PORT)),
+            origin,
             ports: Arc::clone(&self.ports),
         })
     }
@@ -280,6 +306,10 @@ impl World {
         match way {
             Way::Run => self.start_program()?,
             Way::Redirect | Way::Forwarded => self.keep()?,
+            Way::Keep => {
+                self.keep_at_far_end()?;
+                self.keep()?;
+            }
         }
         self.wait_for(way, Outcome::Carried)
     }
@@ -288,7 +318,22 @@ impl World {
     pub(super) fn keep(&mut self) -> anyhow::Result<()> {
         let mut command = self.refrain(&["intercept", "on", "--user", &GATEWAYS.to_string()]);
         command.arg("--config").arg(self.path("near.toml"));
-        self.kept = Some(Running::start(&mut command)?);
+        let kept = Running::start(&mut command)?;
+        // Before, SIGTERM would end it at once, and leave rules of one that was killed.
+        wait(|| Ok(handles_sigterm(kept.pid())), "refrain intercept on")?;
+        self.kept = Some(kept);
+        Ok(())
+    }
+
+    /// The same at the far end, unless it runs. It stays.
+    fn keep_at_far_end(&mut self) -> anyhow::Result<()> {
+        if self.kept_at_far_end.is_none() {
+            let program = self.program_file().display().to_string();
+            let mut command = self.link.command(End::Far, &program);
+            command.args(["intercept", "on", "--far", "--config"]);
+            command.arg(self.path("far.toml"));
+            self.kept_at_far_end = Some(Running::start(&mut command)?);
+        }
         Ok(())
     }
 
@@ -311,7 +356,7 @@ impl World {
         let _ = fs::remove_file(&file);
         let mut command = self.link.command(End::Near, "setpriv");
         command.args(as_user(PROGRAMS)).arg(self.program_file());
-        command.args(["run", "--socks5", &SOCKS5_PORT.to_string(), "--"]);
+        command.args(["run", "-q", "--socks5", &SOCKS5_PORT.to_string(), "--"]);
         command.args(["sh", "-c", "echo $$ >\"$0\"; exec sleep 3600"]);
         let process = Running::start(command.arg(&file).env("REFRAIN_LOG", "error"))?;
         let mut sleeping = None;
@@ -370,6 +415,20 @@ impl World {
         self.nft(&[OTHER_RULES])
     }
 
+    /// Sends connections that are forwarded to the second origin to its other port.
+    fn tell_direct_connections(&self) -> anyhow::Result<()> {
+        let rules = format!(
+            "table ip direct {{
+  chain forwarded {{
+    type nat hook prerouting priority dstnat
+    iifname link0 tcp dport {CARRIED_PORT} dnat to {}:{ORIGIN_PORT}
+  }}
+}}",
+            SERVERS.machine
+        );
+        ok(self.link.command(End::Far, "nft").arg(rules)).map(drop)
+    }
+
     /// Drops all packets between the gateways, or refuses them; direct connections pass.
     pub(super) fn cut(&self, verdict: &str) -> anyhow::Result<()> {
         let rules = format!(
@@ -414,6 +473,7 @@ impl Drop for World {
         // Before the namespaces.
         self.program = None;
         self.kept = None;
+        self.kept_at_far_end = None;
         self.near = None;
         self.far = None;
         sleep(Duration::from_millis(50));
@@ -431,6 +491,15 @@ impl Drop for Program {
 fn at_root(process: Pid, path: &Path) -> PathBuf {
     let path = path.strip_prefix("/").unwrap_or(path);
     Path::new(&format!("/proc/{process}/root")).join(path)
+}
+
+fn handles_sigterm(process: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & (1 << (Signal::SIGTERM as u32 - 1)) != 0)
 }
 
 /// The options of `setpriv` for a user that has a group of its own.
