@@ -95,6 +95,7 @@ pub(crate) fn inside_run() -> Option<Place> {
     let run = [
         env!("CARGO_BIN_EXE_refrain"),
         "run",
+        "-q",
         "--socks5",
         PROXY,
         "--",
