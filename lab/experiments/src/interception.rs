@@ -5,6 +5,7 @@
 //! client ──────────────────── link ──────────────────▶ origin      direct
 //! client ─▶ HAProxy ───────── link ───── HAProxy ────▶ origin      relays, with and without TLS between them
 //! client ─▶ refrain near ──── link ── refrain far ───▶ origin      the firewall redirects connections to the origin
+//! client ─▶ HAProxy ─▶ near ─ link ─ far ─▶ HAProxy ─▶ origin      the same, of HAProxies that speak TLS
 //! ```
 //!
 //! Ways take turns, in an order that moves from run to run. Each turn has newly started programs.

@@ -168,8 +168,8 @@ fn clocks(processes: [Pid; 2]) -> anyhow::Result<[Duration; 2]> {
 /// Programs that are redirected, and those under `refrain run`.
 pub(super) fn measure_programs(refrain: &Path, runs: usize) -> anyhow::Result<Vec<StartRow>> {
     let over = OverLink::start(&LinkConfig::default(), origin())?;
-    let intercepted = Intercepted::start(&over, refrain, "optimize", Caches::Filling)?;
     let address = over.direct("cubic")?;
+    let intercepted = Intercepted::start(&over, refrain, address, "optimize", Caches::Filling)?;
     let socks5 = Intercepted::socks5();
     let (program, user) = (refrain.to_string_lossy(), USER.to_string());
     let run: &[&str] = &[&program, "run", "--socks5", &socks5, "--"];

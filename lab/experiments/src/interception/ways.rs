@@ -35,6 +35,8 @@ enum WayKind {
         action: &'static str,
         caches: Caches,
     },
+    /// Between two HAProxies, which are a client and an origin that speak TLS.
+    InterceptedTls,
 }
 
 /// The caches of a pair when its CPU time is taken.
@@ -55,9 +57,10 @@ pub(super) const TLS: &str = "HAProxy twice, TLS 1.3";
 pub(super) const PASS: &str = "pair, action=pass";
 pub(super) const OPTIMIZE: &str = "pair, noise";
 pub(super) const OPTIMIZE_FULL: &str = "pair, noise, full caches";
+pub(super) const PAIR_TLS: &str = "pair, TLS";
 
 /// In the order of the tables.
-pub(super) const WAYS: [Way; 6] = [
+pub(super) const WAYS: [Way; 7] = [
     Way {
         name: DIRECT,
         kind: WayKind::Direct,
@@ -91,6 +94,10 @@ pub(super) const WAYS: [Way; 6] = [
             caches: Caches::Full,
         },
     },
+    Way {
+        name: PAIR_TLS,
+        kind: WayKind::InterceptedTls,
+    },
 ];
 
 /// A cipher suite of TLS 1.3 that gateways choose: the first of their library.
@@ -116,11 +123,20 @@ pub(super) struct Ready<'a> {
 
 enum Programs<'a> {
     None,
-    Haproxies {
-        _running: [Running; 2],
-        _folder: tempfile::TempDir,
-    },
+    Haproxies(#[expect(dead_code, reason = "they end when dropped")] Haproxies),
     Intercepted(#[expect(dead_code, reason = "ends when dropped")] Box<Intercepted<'a>>),
+    InterceptedTls(
+        #[expect(dead_code, reason = "ends when dropped")] Box<Intercepted<'a>>,
+        #[expect(dead_code, reason = "they end when dropped")] Haproxies,
+    ),
+}
+
+/// Two, one at each end.
+struct Haproxies {
+    near: SocketAddr,
+    far: SocketAddr,
+    running: [Running; 2],
+    _folder: tempfile::TempDir,
 }
 
 impl Way {
@@ -146,67 +162,85 @@ impl Way {
                 processes: None,
                 _programs: Programs::None,
             }),
-            WayKind::Haproxy { has_tls } => haproxies(over, has_tls),
-            WayKind::Intercepted { action, caches } => {
-                let intercepted = Intercepted::start(over, refrain, action, caches)?;
-                let gateways = &intercepted.gateways;
+            WayKind::Haproxy { has_tls } => {
+                let haproxies = Haproxies::start(over, has_tls)?;
+                let [first, second] = &haproxies.running;
                 Ok(Ready {
-                    address: over.direct("cubic")?,
-                    processes: Some([gateways.near_process(), gateways.far_process()]),
+                    address: haproxies.near,
+                    processes: Some([first.pid(), second.pid()]),
+                    _programs: Programs::Haproxies(haproxies),
+                })
+            }
+            WayKind::Intercepted { action, caches } => {
+                let origin = over.direct("cubic")?;
+                let intercepted = Intercepted::start(over, refrain, origin, action, caches)?;
+                Ok(Ready {
+                    address: origin,
+                    processes: Some(intercepted.processes()),
                     _programs: Programs::Intercepted(Box::new(intercepted)),
+                })
+            }
+            WayKind::InterceptedTls => {
+                let haproxies = Haproxies::start(over, true)?;
+                let (far, caches) = (haproxies.far, Caches::Filling);
+                let intercepted = Intercepted::start(over, refrain, far, "optimize", caches)?;
+                Ok(Ready {
+                    address: haproxies.near,
+                    processes: Some(intercepted.processes()),
+                    _programs: Programs::InterceptedTls(Box::new(intercepted), haproxies),
                 })
             }
         }
     }
 }
 
-/// Two, with default options, one at each end.
-fn haproxies(over: &OverLink, has_tls: bool) -> anyhow::Result<Ready<'static>> {
-    let link = over.link();
-    over.direct("cubic")?;
-    let folder = tempfile::tempdir()?;
-    let certificate = folder.path().join("certificate.pem");
-    if has_tls {
-        make_certificate(&certificate)?;
-    }
-    let near = free_address();
-    let far = SocketAddr::from((link.address(End::Far), free_address().port()));
-    let origin = SocketAddr::from(([127, 0, 0, 1], ORIGIN_PORT));
-    let (of_server, of_client) = match has_tls {
-        true => (
-            format!(" ssl crt {}", certificate.display()),
-            " ssl verify none",
-        ),
-        false => (String::new(), ""),
-    };
-    let start = |end, address: SocketAddr, bind: &str, server: &str| {
-        let file = folder.path().join(format!("{end:?}.cfg"));
-        let text = format!(
-            "global\n  ssl-default-bind-ciphersuites {CIPHER_SUITE}\n  ssl-default-server-ciphersuites {CIPHER_SUITE}\n  \
+impl Haproxies {
+    /// With default options.
+    fn start(over: &OverLink, has_tls: bool) -> anyhow::Result<Haproxies> {
+        let link = over.link();
+        over.direct("cubic")?;
+        let folder = tempfile::tempdir()?;
+        let certificate = folder.path().join("certificate.pem");
+        if has_tls {
+            make_certificate(&certificate)?;
+        }
+        let near = free_address();
+        let far = SocketAddr::from((link.address(End::Far), free_address().port()));
+        let origin = SocketAddr::from(([127, 0, 0, 1], ORIGIN_PORT));
+        let (of_server, of_client) = match has_tls {
+            true => (
+                format!(" ssl crt {}", certificate.display()),
+                " ssl verify none",
+            ),
+            false => (String::new(), ""),
+        };
+        let start = |end, address: SocketAddr, bind: &str, server: &str| {
+            let file = folder.path().join(format!("{end:?}.cfg"));
+            let text = format!(
+                "global\n  ssl-default-bind-ciphersuites {CIPHER_SUITE}\n  ssl-default-server-ciphersuites {CIPHER_SUITE}\n  \
              ssl-default-bind-options ssl-min-ver TLSv1.3\n\
              defaults\n  mode tcp\n  timeout connect 10s\n  timeout client 60s\n  timeout server 60s\n\
              listen pass\n  bind {address}{bind}\n  server next {server}\n"
-        );
-        fs::write(&file, text)?;
-        let mut command = link.command(end, "haproxy");
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
-        command.args(["-db", "-f"]).arg(&file);
-        let running = Running::start(&mut command)?;
-        let connects = || link.at(end, || Ok(TcpStream::connect(address).is_ok()));
-        wait(connects, "haproxy")?;
-        anyhow::Ok(running)
-    };
-    let second = start(End::Far, far, &of_server, &origin.to_string())?;
-    let first = start(End::Near, near, "", &format!("{far}{of_client}"))?;
-    Ok(Ready {
-        address: near,
-        processes: Some([first.pid(), second.pid()]),
-        _programs: Programs::Haproxies {
-            _running: [first, second],
+            );
+            fs::write(&file, text)?;
+            let mut command = link.command(end, "haproxy");
+            let path = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+            command.args(["-db", "-f"]).arg(&file);
+            let running = Running::start(&mut command)?;
+            let connects = || link.at(end, || Ok(TcpStream::connect(address).is_ok()));
+            wait(connects, "haproxy")?;
+            anyhow::Ok(running)
+        };
+        let second = start(End::Far, far, &of_server, &origin.to_string())?;
+        let first = start(End::Near, near, "", &format!("{far}{of_client}"))?;
+        Ok(Haproxies {
+            near,
+            far,
+            running: [first, second],
             _folder: folder,
-        },
-    })
+        })
+    }
 }
 
 fn make_certificate(path: &Path) -> anyhow::Result<()> {
@@ -254,10 +288,10 @@ impl<'a> Intercepted<'a> {
     pub(super) fn start(
         over: &'a OverLink,
         refrain: &'a Path,
+        origin: SocketAddr,
         action: &str,
         caches: Caches,
     ) -> anyhow::Result<Intercepted<'a>> {
-        let origin = over.direct("cubic")?;
         let rule = format!("dst={} port={} action={action}", origin.ip(), origin.port());
         let (port, socks5) = (TRANSPARENT_PORT.to_string(), SOCKS5_PORT.to_string());
         let origin_text = origin.to_string();
@@ -301,6 +335,10 @@ impl<'a> Intercepted<'a> {
         };
         wait(|| intercepted.is_open(), "a gate that is open")?;
         Ok(intercepted)
+    }
+
+    fn processes(&self) -> [Pid; 2] {
+        [self.gateways.near_process(), self.gateways.far_process()]
     }
 
     /// The listener for programs under `refrain run`.
