@@ -35,11 +35,15 @@ pub(super) enum Victim {
     Watchdog,
     /// `refrain intercept on`.
     Keeper,
+    /// The same at the far end.
+    FarKeeper,
     Run,
     /// All between the gateways.
     Link,
     /// The site's firewall.
     Rules,
+    /// The far end's, with the rules for answers to clients' addresses.
+    FarRules,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +59,8 @@ pub(super) enum Event {
     End,
     Cut,
     Flush,
+    /// Another program removes the table.
+    Delete,
 }
 
 /// A row of the matrix.
@@ -73,9 +79,15 @@ pub(super) fn cases(way: Way) -> Vec<Case> {
     let near = gateway.map(|event| (Near, event));
     let far = gateway.map(|event| (Far, event));
     let own: &[_] = match way {
-        Way::Redirect | Way::Forwarded | Way::Keep => {
-            &[(Keeper, Kill), (Keeper, Stop), (Rules, Flush)]
-        }
+        Way::Redirect | Way::Forwarded => &[(Keeper, Kill), (Keeper, Stop), (Rules, Flush)],
+        Way::Keep => &[
+            (Keeper, Kill),
+            (Keeper, Stop),
+            (Rules, Flush),
+            (FarKeeper, Kill),
+            (FarKeeper, Stop),
+            (FarRules, Delete),
+        ],
         Way::Run => &[(Run, Kill), (Run, OutOfFiles)],
     };
     let others = [(Far, End), (Watchdog, Kill), (Watchdog, Stop), (Link, Cut)];
@@ -91,9 +103,11 @@ impl Case {
             Victim::Far => "far end",
             Victim::Watchdog => "watchdog",
             Victim::Keeper => "`refrain intercept on`",
+            Victim::FarKeeper => "`refrain intercept on --far`",
             Victim::Run => "`refrain run`",
             Victim::Link => "link",
             Victim::Rules => "firewall",
+            Victim::FarRules => "firewall of the far end",
         }
     }
 
@@ -108,6 +122,7 @@ impl Case {
             Event::End => "SIGTERM, and not started again",
             Event::Cut => "cut",
             Event::Flush => "`nft flush ruleset`",
+            Event::Delete => "`nft delete table inet refrain`",
         }
     }
 
@@ -175,6 +190,7 @@ impl Case {
             }
             Event::Cut => world.cut("drop")?,
             Event::Flush => world.nft(&["flush", "ruleset"])?,
+            Event::Delete => world.remove_far_rules()?,
         }
         Ok(began)
     }
@@ -210,6 +226,7 @@ impl Case {
             }
             // It has left its rules.
             (Event::Kill, Victim::Keeper) => world.keep()?,
+            (Event::Kill, Victim::FarKeeper) => world.keep_at_far_end()?,
             // Another one has been started.
             (Event::Kill, _) => wait(|| Ok(self.process(world).is_ok()), "a watchdog")?,
             (Event::Stop, _) => kill(self.process(world)?, Signal::SIGCONT)?,
@@ -220,6 +237,8 @@ impl Case {
             }
             (Event::Cut, _) => world.join()?,
             (Event::Flush, _) => world.load_other_rules()?,
+            // They are loaded again.
+            (Event::Delete, _) => {}
             (Event::KillLarge | Event::OutOfMemory, _) => bail!("not a gateway"),
         }
         Ok(())
@@ -251,8 +270,9 @@ impl Case {
             Victim::Far => world.far.as_ref().map(|far| far.process.pid()),
             Victim::Watchdog => near().and_then(watchdog_of),
             Victim::Keeper => world.kept.as_ref().map(Running::pid),
+            Victim::FarKeeper => world.kept_at_far_end.as_ref().map(Running::pid),
             Victim::Run => world.program.as_ref().map(|program| program.process.pid()),
-            Victim::Link | Victim::Rules => None,
+            Victim::Link | Victim::Rules | Victim::FarRules => None,
         };
         process.with_context(|| format!("no process of the {}", self.victim_name()))
     }

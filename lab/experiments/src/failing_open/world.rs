@@ -90,7 +90,7 @@ pub(super) struct World {
     /// `refrain intercept on`.
     pub kept: Option<Running>,
     /// The same at the far end.
-    kept_at_far_end: Option<Running>,
+    pub kept_at_far_end: Option<Running>,
     pub program: Option<Program>,
     pub origin: Arc<Origin>,
     /// Connections that only use descriptors of their other ends.
@@ -307,7 +307,9 @@ impl World {
             Way::Run => self.start_program()?,
             Way::Redirect | Way::Forwarded => self.keep()?,
             Way::Keep => {
-                self.keep_at_far_end()?;
+                if self.kept_at_far_end.is_none() {
+                    self.keep_at_far_end()?;
+                }
                 self.keep()?;
             }
         }
@@ -325,15 +327,15 @@ impl World {
         Ok(())
     }
 
-    /// The same at the far end, unless it runs. It stays.
-    fn keep_at_far_end(&mut self) -> anyhow::Result<()> {
-        if self.kept_at_far_end.is_none() {
-            let program = self.program_file().display().to_string();
-            let mut command = self.link.command(End::Far, &program);
-            command.args(["intercept", "on", "--far", "--config"]);
-            command.arg(self.path("far.toml"));
-            self.kept_at_far_end = Some(Running::start(&mut command)?);
-        }
+    /// The same at the far end, in place of the one before.
+    pub(super) fn keep_at_far_end(&mut self) -> anyhow::Result<()> {
+        // Before the next one, which would refuse.
+        self.kept_at_far_end = None;
+        let program = self.program_file().display().to_string();
+        let mut command = self.link.command(End::Far, &program);
+        command.args(["intercept", "on", "--far", "--config"]);
+        command.arg(self.path("far.toml"));
+        self.kept_at_far_end = Some(Running::start(&mut command)?);
         Ok(())
     }
 
@@ -413,6 +415,12 @@ impl World {
 
     pub(super) fn load_other_rules(&self) -> anyhow::Result<()> {
         self.nft(&[OTHER_RULES])
+    }
+
+    /// What another program does to the far end's firewall.
+    pub(super) fn remove_far_rules(&self) -> anyhow::Result<()> {
+        let words = ["delete", "table", "inet", "refrain"];
+        ok(self.link.command(End::Far, "nft").args(words)).map(drop)
     }
 
     /// Sends connections that are forwarded to the second origin to its other port.
