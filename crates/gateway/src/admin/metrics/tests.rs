@@ -52,6 +52,7 @@ fn status(peer: &str) -> Status {
             received: CarriedBytes::default(),
         }],
         listeners: Vec::new(),
+        opening: None,
         interception: None,
         peers: vec![peer],
         flows: Vec::new(),
