@@ -163,7 +163,15 @@ fn the_status_has_stable_names() {
     let store = site.path("store").display().to_string();
     let redirected = free_address().to_string();
     let options = ["--forward", &option, "--store", &store];
-    let others = ["--store-size", "64MiB", "--transparent", &redirected];
+    let service = format!("{}=https://a.example", free_address());
+    let others = [
+        "--store-size",
+        "64MiB",
+        "--transparent",
+        &redirected,
+        "--service",
+        &service,
+    ];
     let options = [&options[..], &others].concat();
     let near = site.near(site.far_listen, &options);
     near.wait_until_up();

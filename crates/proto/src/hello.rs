@@ -330,9 +330,9 @@ mod tests {
         let capabilities = bytes.len() - 5;
         assert_eq!(
             u64::from(bytes[capabilities]),
-            SHARES_WINDOW | HAS_LONG_SPAN
+            SHARES_WINDOW | HAS_LONG_SPAN | TLS_TO_TARGETS
         );
-        bytes[capabilities] |= 4;
+        bytes[capabilities] |= 8;
         bytes[11] += 2;
         bytes.extend([0x81, 1]);
         assert_eq!(Hello::read(&bytes), Ok(Some((hello(), bytes.len()))));
