@@ -70,7 +70,8 @@ pub(crate) fn run(arguments: &CaArguments) -> anyhow::Result<()> {
         Command::Revoke { dir } => {
             authority::revoke(dir)?;
             print(&format!(
-                "deleted the CA in \"{}\". Clients still trust its certificate until they forget it:\n\n{FORGET}",
+                "deleted the CA in \"{}\". Remove `open` and `ca` from the near end's options, and send SIGHUP: until then, \
+                 it uses the key that it has read. Clients trust the CA until they forget it:\n\n{FORGET}",
                 dir.display()
             ))
         }
@@ -79,17 +80,19 @@ pub(crate) fn run(arguments: &CaArguments) -> anyhow::Result<()> {
 
 /// How clients trust the CA.
 fn trust(dir: &Path) -> String {
-    let root = authority::root_file(dir);
-    let root = root.display();
+    let (root, file) = ("refrain.pem", authority::root_file(dir));
     format!(
-        "Have clients trust {root}:\n\
+        "Copy \"{}\" to clients, as {root}, and have them trust it:\n\
          \x20 Debian, Ubuntu   cp {root} /usr/local/share/ca-certificates/refrain.crt && update-ca-certificates\n\
          \x20 Fedora, RHEL     cp {root} /etc/pki/ca-trust/source/anchors/refrain.pem && update-ca-trust\n\
          \x20 Firefox          Settings, Certificates, View Certificates, Authorities, Import\n\
          \x20 Chrome on Linux  certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n refrain -i {root}\n\
          \x20 Node.js          NODE_EXTRA_CA_CERTS={root}\n\
          \x20 Python requests  REQUESTS_CA_BUNDLE=FILE, with {root} and the system's certificates\n\
-         \x20 Java             keytool -importcert -cacerts -alias refrain -file {root}\n"
+         \x20 pip              pip config set global.cert FILE, as for requests\n\
+         \x20 git              git config --global http.sslCAInfo FILE, as for requests\n\
+         \x20 Java             keytool -importcert -cacerts -alias refrain -file {root}\n",
+        file.display()
     )
 }
 

@@ -221,6 +221,12 @@ fn a_client_without_the_ca_loses_one_connection_and_passes_after_that() {
         digest(&ok(world.curl(&world.root(), &[&url]))),
         digest(&page)
     );
+    // The proxy does not know the name.
+    let address = format!("socks5://{}", world.socks);
+    assert_eq!(
+        digest(&ok(world.curl_by(&address, &own, &[&url]))),
+        digest(&page)
+    );
 }
 
 #[test]

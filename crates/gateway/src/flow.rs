@@ -121,7 +121,7 @@ impl FlowHandle {
     /// the flow, if it did so meanwhile.
     pub(crate) async fn run(
         mut self,
-        connection: impl Connection,
+        connection: Connection,
         rest: Vec<u8>,
         idle: Duration,
     ) -> Option<Refusal> {
@@ -157,7 +157,7 @@ impl FlowHandle {
 
     async fn both_ways(
         &self,
-        connection: &impl Connection,
+        connection: &Connection,
         rest: Vec<u8>,
         activity: &Activity,
     ) -> io::Result<()> {
@@ -195,7 +195,7 @@ impl FlowHandle {
     /// From the application to the link.
     async fn upwards(
         &self,
-        connection: &impl Connection,
+        connection: &Connection,
         rest: Vec<u8>,
         activity: &Activity,
     ) -> io::Result<()> {
@@ -221,7 +221,7 @@ impl FlowHandle {
     /// says is the flow's: so many bytes at the front. Says how many were read: none at the end.
     async fn pass_in(
         &self,
-        connection: &impl Connection,
+        connection: &Connection,
         bytes_max: usize,
         mut own: impl FnMut(&[u8]) -> usize,
         activity: &Activity,
@@ -258,7 +258,7 @@ impl FlowHandle {
     }
 
     /// From the link to the application.
-    async fn downwards(&self, connection: &impl Connection, activity: &Activity) -> io::Result<()> {
+    async fn downwards(&self, connection: &Connection, activity: &Activity) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let finished = self.take(&mut buffer);
@@ -279,7 +279,7 @@ impl FlowHandle {
     }
 
     /// How many bytes the link takes: waits until it takes some.
-    async fn room(&self, connection: &impl Connection) -> io::Result<usize> {
+    async fn room(&self, connection: &Connection) -> io::Result<usize> {
         loop {
             let room = self.link.with(|link, now| link.room(now, self.id));
             if room > 0 {
@@ -290,7 +290,7 @@ impl FlowHandle {
     }
 
     /// Hands all of `bytes` to the link, as fast as it takes them.
-    async fn write_all(&self, connection: &impl Connection, bytes: &[u8]) -> io::Result<()> {
+    async fn write_all(&self, connection: &Connection, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let taken = self.link.with(|link, _| link.write(self.id, rest));
@@ -314,7 +314,7 @@ impl FlowHandle {
     /// credit is given back as they leave.
     async fn pass_on(
         &self,
-        connection: &impl Connection,
+        connection: &Connection,
         bytes: &[u8],
         came: usize,
         activity: &Activity,
@@ -347,7 +347,7 @@ impl FlowHandle {
 
     /// Waits until something can be taken from the link; an application that dies meanwhile is
     /// noticed.
-    async fn readable(&self, connection: &impl Connection) -> io::Result<()> {
+    async fn readable(&self, connection: &Connection) -> io::Result<()> {
         tokio::select! {
             () = self.signals.readable.notified() => Ok(()),
             error = failed(connection.tcp()) => Err(error),
@@ -355,7 +355,7 @@ impl FlowHandle {
     }
 
     /// Waits until the link takes bytes; an application that dies meanwhile is noticed.
-    async fn writable(&self, connection: &impl Connection) -> io::Result<()> {
+    async fn writable(&self, connection: &Connection) -> io::Result<()> {
         tokio::select! {
             () = self.signals.writable.notified() => Ok(()),
             error = failed(connection.tcp()) => Err(error),

@@ -27,10 +27,7 @@ use std::{
 
 use refrain_admission::Visit;
 use refrain_proto::ResetReason;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
+use tokio::{net::TcpListener, time::timeout};
 
 use crate::{
     acceptor::Acceptor,
@@ -114,7 +111,7 @@ impl Listener {
         loop {
             let (tcp, visit, address) = acceptor.accept(|client| listener.admit(client)).await;
             let client = Client {
-                connection: tcp,
+                connection: tcp.into(),
                 address,
                 visit: Arc::clone(&visit),
                 descriptor: Mutex::new(None),
@@ -167,8 +164,8 @@ impl Listener {
 }
 
 /// A client's connection before it is a flow.
-struct Client<C = TcpStream> {
-    connection: C,
+struct Client {
+    connection: Connection,
     address: IpAddr,
     visit: Arc<Visit>,
     /// The connection's own, once it has sent a whole request.
@@ -177,7 +174,7 @@ struct Client<C = TcpStream> {
     listener: Arc<Listener>,
 }
 
-impl<C: Connection> Client<C> {
+impl Client {
     /// The client has sent a whole request: it keeps its place, and a file descriptor.
     fn request_came(&self) -> Result<(), Refusal> {
         self.visit.prove();

@@ -6,10 +6,7 @@ use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
 use crate::{
     descriptors::PeerDescriptors,
-    flow::{
-        FlowHandle,
-        connection::{Connection, InsideTls},
-    },
+    flow::{FlowHandle, connection::Connection},
     intercept::{self, ConnectError, answers::Answers},
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
@@ -81,14 +78,8 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
                 }
             };
             let idle = policy.timeouts.idle;
-            let running = async {
-                match connected {
-                    Connected::Plain(tcp) => handle.run(tcp, Vec::new(), idle).await,
-                    Connected::InsideTls(tls) => handle.run(*tls, Vec::new(), idle).await,
-                }
-            };
             tokio::select! {
-                _ = running => {}
+                _ = handle.run(connected, Vec::new(), idle) => {}
                 // It would wait for ever. Dropped, it is reset on both sides.
                 () = answers_gone => targets.refusals.add(
                     "answers",
@@ -105,32 +96,17 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
     }
 }
 
-/// A connection to a target.
-enum Connected {
-    Plain(TcpStream),
-    InsideTls(Box<InsideTls>),
-}
-
-impl Connected {
-    fn tcp(&self) -> &TcpStream {
-        match self {
-            Connected::Plain(tcp) => tcp,
-            Connected::InsideTls(tls) => tls.tcp(),
-        }
-    }
-}
-
 impl Targets {
     /// Connects as the text asks for it.
     async fn connect(
         &self,
         text: &str,
         policy: &Policy,
-    ) -> Result<(Connected, FlowTarget), Refusal> {
+    ) -> Result<(Connection, FlowTarget), Refusal> {
         let asked = FlowTarget::from_wire(text).map_err(|_| Refusal::NameNotResolved)?;
         let connecting = connect(&asked, policy, &self.lookups);
         let Some(protocols) = &asked.tls else {
-            return Ok((Connected::Plain(connecting.await?), asked));
+            return Ok((connecting.await?.into(), asked));
         };
         let connecting = async {
             let tcp = connecting.await?;
@@ -139,8 +115,7 @@ impl Targets {
         };
         // The other end waits no longer.
         let tls = timeout(policy.timeouts.connect, connecting).await;
-        let tls = Box::new(tls.map_err(|_| Refusal::TimedOut)??);
-        Ok((Connected::InsideTls(tls), asked))
+        Ok((tls.map_err(|_| Refusal::TimedOut)??.into(), asked))
     }
 
     fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {

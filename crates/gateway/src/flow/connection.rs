@@ -14,23 +14,66 @@ use rustls::{ServerConfig, server::Accepted};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-/// A connection whose reads and writes do as much as is possible at once.
-pub(crate) trait Connection {
+/// Room for a read into a buffer that is full.
+const READ_BYTES: usize = 4 << 10;
+
+/// A connection, plain or inside TLS. Its reads and writes do as much as is possible at once.
+pub(crate) enum Connection {
+    Plain(TcpStream),
+    InsideTls(Box<InsideTls>),
+}
+
+impl From<TcpStream> for Connection {
+    fn from(tcp: TcpStream) -> Connection {
+        Connection::Plain(tcp)
+    }
+}
+
+impl From<InsideTls> for Connection {
+    fn from(inside: InsideTls) -> Connection {
+        Connection::InsideTls(Box::new(inside))
+    }
+}
+
+impl Connection {
     /// Its socket.
-    fn tcp(&self) -> &TcpStream;
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match self {
+            Connection::Plain(tcp) => tcp,
+            Connection::InsideTls(inside) => &inside.tcp,
+        }
+    }
 
     /// Waits until a read may find something.
-    async fn readable(&self) -> io::Result<()>;
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match self {
+            Connection::InsideTls(inside) if inside.has_more.load(Ordering::Relaxed) => Ok(()),
+            connection => connection.tcp().readable().await,
+        }
+    }
 
     /// Reads what is there, 0 bytes at the end.
-    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Connection::Plain(tcp) => tcp.try_read(buffer),
+            Connection::InsideTls(inside) => inside.try_read(buffer),
+        }
+    }
 
     /// Waits until something can be read, and leaves it; false at the end.
-    async fn has_more(&self) -> io::Result<bool>;
+    pub(crate) async fn has_more(&self) -> io::Result<bool> {
+        match self {
+            Connection::Plain(tcp) => Ok(tcp.peek(&mut [0]).await? > 0),
+            Connection::InsideTls(inside) => inside.has_more().await,
+        }
+    }
 
-    /// Appends what is there to `buffer`, up to its capacity: 0 bytes at the end.
-    async fn read_buf(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    /// Appends what is there to `buffer`, up to its capacity, or some more if it has none left: 0 bytes at the end.
+    pub(crate) async fn read_buf(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
         let length = buffer.len();
+        if length == buffer.capacity() {
+            buffer.reserve(READ_BYTES);
+        }
         loop {
             self.readable().await?;
             buffer.resize(buffer.capacity(), 0);
@@ -44,10 +87,20 @@ pub(crate) trait Connection {
     }
 
     /// Waits until a write may take something.
-    async fn writable(&self) -> io::Result<()>;
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.tcp().writable().await
+    }
+
+    /// Takes some of `bytes`.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Connection::Plain(tcp) => tcp.try_write(bytes),
+            Connection::InsideTls(inside) => inside.try_write(bytes),
+        }
+    }
 
     /// Writes all of `bytes`.
-    async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             self.writable().await?;
             match self.try_write(bytes) {
@@ -59,47 +112,21 @@ pub(crate) trait Connection {
         self.flush().await
     }
 
-    /// Takes some of `bytes`.
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
-
     /// Waits until all that was taken has left.
-    async fn flush(&self) -> io::Result<()>;
+    pub(crate) async fn flush(&self) -> io::Result<()> {
+        match self {
+            Connection::Plain(_) => Ok(()),
+            Connection::InsideTls(inside) => inside.flush().await,
+        }
+    }
 
     /// Ends this direction. All that was taken has left.
-    async fn finish(&self) -> io::Result<()>;
-}
-
-impl Connection for TcpStream {
-    fn tcp(&self) -> &TcpStream {
-        self
-    }
-
-    async fn readable(&self) -> io::Result<()> {
-        TcpStream::readable(self).await
-    }
-
-    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        TcpStream::try_read(self, buffer)
-    }
-
-    async fn has_more(&self) -> io::Result<bool> {
-        Ok(self.peek(&mut [0]).await? > 0)
-    }
-
-    async fn writable(&self) -> io::Result<()> {
-        TcpStream::writable(self).await
-    }
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        TcpStream::try_write(self, bytes)
-    }
-
-    async fn flush(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    async fn finish(&self) -> io::Result<()> {
-        SockRef::from(self).shutdown(Shutdown::Write)
+    pub(crate) async fn finish(&self) -> io::Result<()> {
+        if let Connection::InsideTls(inside) = self {
+            inside.session().send_close_notify();
+            inside.flush().await?;
+        }
+        SockRef::from(self.tcp()).shutdown(Shutdown::Write)
     }
 }
 
@@ -194,19 +221,6 @@ impl InsideTls {
             };
         }
     }
-}
-
-impl Connection for InsideTls {
-    fn tcp(&self) -> &TcpStream {
-        &self.tcp
-    }
-
-    async fn readable(&self) -> io::Result<()> {
-        match self.has_more.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => self.tcp.readable().await,
-        }
-    }
 
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut session = self.session();
@@ -231,10 +245,6 @@ impl Connection for InsideTls {
         }
     }
 
-    async fn writable(&self) -> io::Result<()> {
-        self.tcp.writable().await
-    }
-
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut session = self.session();
         self.send(&mut session)?;
@@ -253,12 +263,6 @@ impl Connection for InsideTls {
                 result => return result,
             }
         }
-    }
-
-    async fn finish(&self) -> io::Result<()> {
-        self.session().send_close_notify();
-        self.flush().await?;
-        SockRef::from(&self.tcp).shutdown(Shutdown::Write)
     }
 }
 

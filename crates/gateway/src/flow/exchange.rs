@@ -97,7 +97,7 @@ impl FlowHandle {
     /// next request.
     pub(crate) async fn exchange(
         &mut self,
-        client: &impl Connection,
+        client: &Connection,
         received: &mut Vec<u8>,
         exchange: &mut Exchange,
         sent: usize,
@@ -176,7 +176,7 @@ impl FlowHandle {
     /// been sent, or neither can be.
     async fn both(
         &self,
-        client: &impl Connection,
+        client: &Connection,
         (head, received, body): ((&RequestHead, usize), &mut Vec<u8>, &mut Body),
         answer: &mut Answer,
         steps: &Steps,
@@ -216,7 +216,7 @@ impl FlowHandle {
     /// Sends the rest of a head of which `sent` bytes have gone.
     async fn send_head(
         &self,
-        client: &impl Connection,
+        client: &Connection,
         (head, mut sent): (&RequestHead, usize),
         steps: &Steps,
     ) -> Result<(), Stop> {
@@ -231,7 +231,7 @@ impl FlowHandle {
     /// From the client to the link, up to the body's end.
     async fn send_body(
         &self,
-        client: &impl Connection,
+        client: &Connection,
         received: &mut Vec<u8>,
         body: &mut Body,
         steps: &Steps,
@@ -264,7 +264,7 @@ impl FlowHandle {
     }
 
     /// Passes a client's end on: it may have lost interest. Returns when its connection failed.
-    async fn watch(&self, client: &impl Connection, steps: &Steps) -> io::Error {
+    async fn watch(&self, client: &Connection, steps: &Steps) -> io::Error {
         match client.has_more().await {
             Ok(false) => self.half_close(steps),
             // The next request.
@@ -282,7 +282,7 @@ impl FlowHandle {
     /// From the link to the client, up to the answer's end.
     async fn pass_answer(
         &self,
-        client: &impl Connection,
+        client: &Connection,
         answer: &mut Answer,
         steps: &Steps,
         activity: &Activity,

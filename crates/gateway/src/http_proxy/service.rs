@@ -189,7 +189,9 @@ impl Service {
 
     /// The host that a request for this path of the listener is for, and the path there.
     pub(super) fn route<'a>(&self, path: &'a str) -> Result<(&Origin, &'a str), HttpProxyError> {
-        let Some(rest) = path.strip_prefix(OTHER_HOSTS) else {
+        let rest = path.strip_prefix(OTHER_HOSTS);
+        // Without other hosts, such a path is the site's.
+        let Some(rest) = rest.filter(|_| !self.others.is_empty()) else {
             return match path.starts_with('/') || path == "*" {
                 true => Ok((&self.site, path)),
                 false => Err(HttpProxyError::NotAProxy),

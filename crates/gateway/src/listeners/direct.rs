@@ -10,7 +10,6 @@ use std::{
 use refrain_proto::ResetReason;
 use socket2::SockRef;
 use tokio::{
-    io::AsyncReadExt,
     net::TcpStream,
     time::{sleep, timeout},
 };
@@ -170,15 +169,15 @@ impl Client {
         };
         let idle = self.listener.policy().timeouts.idle;
         prepare(&tcp);
-        prepare(&self.connection);
+        prepare(self.connection.tcp());
         let activity = Activity::new();
         tokio::select! {
-            ended = both_ways(&self.connection, early, &tcp, &activity) => ended?,
+            ended = both_ways(self.connection.tcp(), early, &tcp, &activity) => ended?,
             // Both are reset.
             () = activity.idle_for(idle) => return Ok(()),
         }
         // Both directions have ended: what is still on its way is to arrive.
-        for ended in [&tcp, &self.connection] {
+        for ended in [&tcp, self.connection.tcp()] {
             SockRef::from(ended).set_linger(None)?;
         }
         Ok(())

@@ -36,7 +36,7 @@ impl Listener {
     }
 }
 
-impl<C> Client<C> {
+impl Client {
     /// Whether this client has to sign in.
     pub(super) fn is_asked(&self) -> bool {
         self.listener.policy().access.users.is_some()

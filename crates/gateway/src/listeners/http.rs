@@ -40,8 +40,8 @@ pub(super) struct Kept {
 }
 
 /// A tunnel that a client asks for.
-pub(super) struct Tunnel<C> {
-    client: Client<C>,
+pub(super) struct Tunnel {
+    client: Client,
     origin: Origin,
     /// What came of the client after its request.
     received: Vec<u8>,
@@ -125,7 +125,7 @@ impl Client {
                 Beginning::Other => return Ok(None),
                 Beginning::More => {
                     early.reserve(READ_BYTES);
-                    if Connection::read_buf(&self.connection, early).await? == 0 {
+                    if self.connection.read_buf(early).await? == 0 {
                         return Ok(None);
                     }
                 }
@@ -138,7 +138,7 @@ impl Client {
         self,
         accepted: Accepted,
         config: Arc<ServerConfig>,
-    ) -> io::Result<Result<Client<InsideTls>, io::Error>> {
+    ) -> io::Result<Result<Client, io::Error>> {
         let Client {
             connection,
             address,
@@ -146,11 +146,14 @@ impl Client {
             descriptor,
             listener,
         } = self;
-        let accepting = InsideTls::accept(connection, accepted, config);
+        let Connection::Plain(tcp) = connection else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let accepting = InsideTls::accept(tcp, accepted, config);
         let accepted = timeout(REQUEST_TIMEOUT, accepting).await;
         Ok(match accepted.map_err(|_| io::ErrorKind::TimedOut)? {
-            Ok(connection) => Ok(Client {
-                connection,
+            Ok(inside) => Ok(Client {
+                connection: inside.into(),
                 address,
                 visit,
                 descriptor,
@@ -176,7 +179,7 @@ impl Unopened {
         match client.open_and_wait(origin.flow_target(), |_| 0).await {
             Ok((flow, _)) => {
                 if !is_granted {
-                    Connection::write_all(&client.connection, http_proxy::TUNNEL_OPEN).await?;
+                    client.connection.write_all(http_proxy::TUNNEL_OPEN).await?;
                 }
                 client.run(flow, early).await;
                 Ok(())
@@ -204,13 +207,13 @@ impl Listener {
     }
 }
 
-impl<C: Connection> Client<C> {
+impl Client {
     /// Serves one exchange after the other, up to an end or a tunnel. The first may use a flow that is open.
     pub(super) async fn http(
         mut self,
         addressing: Addressing,
         mut kept: Option<Kept>,
-    ) -> io::Result<Option<Tunnel<C>>> {
+    ) -> io::Result<Option<Tunnel>> {
         prepare(self.connection.tcp());
         let mut received = Vec::new();
         let mut deadline = Instant::now() + REQUEST_TIMEOUT;

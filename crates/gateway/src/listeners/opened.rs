@@ -14,10 +14,7 @@ use tokio::time::timeout;
 use super::{Client, REQUEST_TIMEOUT, http::Kept};
 use crate::{
     client_hello::speaks_http1,
-    flow::{
-        FlowHandle,
-        connection::{Connection, InsideTls},
-    },
+    flow::FlowHandle,
     http_proxy::{Addressing, Origin, Service},
     opening::{Refused, authority::Authority},
     policy::Policy,
@@ -50,6 +47,8 @@ impl Client {
         let authority = policy.opening.of_port(target.port);
         // It is known before the hello that most connections are not opened.
         let is_named = matches!(target.host, Host::Domain(_));
+        // A client that names an address to a proxy waits for the proxy's answer, and says nothing before.
+        let authority = authority.filter(|_| is_named || granted.is_empty());
         let mut flow = None;
         if is_named && authority.is_some() && self.may_open(&policy, target) {
             flow = self.open_origin(target).await;
@@ -62,7 +61,7 @@ impl Client {
             }));
         };
         if is_named {
-            Connection::write_all(&self.connection, granted).await?;
+            self.connection.write_all(granted).await?;
         }
         let hello = timeout(HELLO_TIMEOUT, self.hello(&mut early)).await;
         let hello = hello.unwrap_or(Ok(None))?;
@@ -158,7 +157,7 @@ impl Client {
     }
 }
 
-impl Client<InsideTls> {
+impl Client {
     /// Waits for a client that uses its connection.
     async fn first_bytes(self) -> Result<Self, Refused> {
         match timeout(REQUEST_TIMEOUT, self.connection.has_more()).await {

@@ -2,10 +2,7 @@
 
 use std::io;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use super::{Client, REQUEST_TIMEOUT, opened::Unopened};
 use crate::{
@@ -34,7 +31,7 @@ impl Client {
         let mut received = Vec::new();
         match self.socks5_target(&mut received).await {
             Ok(target) => {
-                let granted = socks5::reply_granted(self.connection.local_addr()?);
+                let granted = socks5::reply_granted(self.connection.tcp().local_addr()?);
                 self.connect_to("SOCKS5", &target, received, &granted, socks5::reply_refused)
                     .await
             }
@@ -139,7 +136,7 @@ impl Client {
             return Ok(());
         };
         let Unopened {
-            mut client,
+            client,
             early,
             is_granted,
         } = unopened;

@@ -21,7 +21,7 @@ use rcgen::{
 };
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::{
-    RootCertStore, ServerConfig,
+    CertificateError, RootCertStore, ServerConfig,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::{CryptoProvider, ring as ring_provider},
     pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime, pem::PemObject},
@@ -92,6 +92,14 @@ pub enum AuthorityError {
         /// The fault.
         error: io::Error,
     },
+    /// A file cannot be removed.
+    #[error("cannot remove \"{}\": {error}", path.display())]
+    Remove {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        error: io::Error,
+    },
     /// A file has something else.
     #[error("\"{}\" is not a certificate (PEM)", .0.display())]
     NoCertificate(PathBuf),
@@ -116,6 +124,9 @@ pub enum AuthorityError {
         /// The verifier's words.
         reason: String,
     },
+    /// Two CAs are mixed.
+    #[error("root.pem and intermediate.pem are not of the same CA")]
+    Mixed,
     /// A directory that is in use.
     #[error("\"{}\" has a CA already (`refrain ca revoke` removes it)", .0.display())]
     Exists(PathBuf),
@@ -207,9 +218,8 @@ pub fn revoke(folder: &Path) -> Result<(), AuthorityError> {
     for name in [INTERMEDIATE_KEY, INTERMEDIATE, ROOT] {
         let path = folder.join(name);
         match fs::remove_file(&path) {
-            // The first time it was interrupted.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && name != ROOT => {}
-            removed => removed.map_err(|error| AuthorityError::File { path, error })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && name != INTERMEDIATE_KEY => {}
+            removed => removed.map_err(|error| AuthorityError::Remove { path, error })?,
         }
     }
     Ok(())
@@ -316,9 +326,12 @@ impl Authority {
             ServerName::try_from(name).map_err(|error| not_permitted(error.to_string()))?;
         let chain = [self.intermediate.clone()];
         let verified = verifier.verify_server_cert(&leaf, &chain, &server, &[], UnixTime::now());
-        verified
-            .map(|_| ())
-            .map_err(|error| not_permitted(error.to_string()))
+        verified.map(|_| ()).map_err(|error| match error {
+            rustls::Error::InvalidCertificate(
+                CertificateError::UnknownIssuer | CertificateError::BadSignature,
+            ) => AuthorityError::Mixed,
+            error => not_permitted(error.to_string()),
+        })
     }
 
     /// A certificate of this name.

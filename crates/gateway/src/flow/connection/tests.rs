@@ -13,8 +13,8 @@ use tokio::{
 
 use super::*;
 
-/// Both ends of a connection inside TLS, of which one is `InsideTls`, and the other tokio's.
-async fn pair() -> (InsideTls, tokio_rustls::server::TlsStream<TcpStream>) {
+/// Both ends of a connection inside TLS, of which one is ours, and the other tokio's.
+async fn pair() -> (Connection, tokio_rustls::server::TlsStream<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (client, server) = tokio::join!(TcpStream::connect(address), listener.accept());
@@ -49,7 +49,7 @@ async fn pair() -> (InsideTls, tokio_rustls::server::TlsStream<TcpStream>) {
     let (tcp, session): (TcpStream, ClientConnection) = client.unwrap().into_inner();
     let server = server.unwrap();
     let _: &ServerConnection = server.get_ref().1;
-    (InsideTls::new(tcp, session), server)
+    (InsideTls::new(tcp, session).into(), server)
 }
 
 fn bytes(seed: u8, count: usize) -> Vec<u8> {
@@ -58,7 +58,7 @@ fn bytes(seed: u8, count: usize) -> Vec<u8> {
         .collect()
 }
 
-async fn read_all(connection: &InsideTls) -> io::Result<Vec<u8>> {
+async fn read_all(connection: &Connection) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     let mut piece = Vec::with_capacity(1000);
     loop {
@@ -149,7 +149,7 @@ async fn an_end_that_was_not_said_is_an_error() {
 #[tokio::test]
 async fn damaged_bytes_are_an_error() {
     let (inside, server) = pair().await;
-    let (tcp, _) = server.into_inner();
+    let (mut tcp, _) = server.into_inner();
     tcp.write_all(&[23, 3, 3, 0, 20]).await.unwrap();
     tcp.write_all(&[7; 20]).await.unwrap();
     let mut read = Vec::with_capacity(10);

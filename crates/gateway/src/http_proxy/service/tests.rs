@@ -132,6 +132,21 @@ fn only_listed_hosts_and_paths_are_served() {
         let head = format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(request(&service, &head).unwrap_err(), error, "{line}");
     }
+    let path = "/_refrain/b.example:444/x";
+    let alone = self::service("https://a.example");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    let (origin, exchange) = request(&alone, &head).unwrap();
+    assert_eq!(
+        origin.to_string(),
+        "https://a.example",
+        "it has no other hosts"
+    );
+    assert!(
+        exchange
+            .head
+            .bytes
+            .starts_with(format!("GET {path} ").as_bytes())
+    );
     assert!(request(&service, "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n").is_ok());
 }
 
