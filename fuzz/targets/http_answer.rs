@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use refrain_gateway::http_proxy::{
-    AcceptEncoding, Addressing, Answer, AnswerTerms, HEAD_BYTES_MAX, Progress, Purpose, Served, end_of_head,
-    parse_head,
+    AcceptEncoding, Addressing, Answer, AnswerTerms, HEAD_BYTES_MAX, Progress, Purpose, Served,
+    end_of_head, parse_head,
 };
 
 fuzz_target!(|input: &[u8]| {

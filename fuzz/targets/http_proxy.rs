@@ -26,7 +26,10 @@ fn lines(head: &[u8]) -> Vec<&[u8]> {
 fuzz_target!(|received: &[u8]| {
     let service = "https://a.example,b.example".parse();
     check(received, &Addressing::Proxy);
-    check(received, &Addressing::Service(service.map(Arc::new).expect("a service")));
+    check(
+        received,
+        &Addressing::Service(service.map(Arc::new).expect("a service")),
+    );
 });
 
 fn check(received: &[u8], addressing: &Addressing) {
@@ -43,7 +46,10 @@ fn check(received: &[u8], addressing: &Addressing) {
 
     // What is incomplete or refused does not depend on it.
     let Ok(Some((request, length))) = whole else {
-        assert_eq!(whole, parse_head(received, addressing, |_| AcceptEncoding::Keep));
+        assert_eq!(
+            whole,
+            parse_head(received, addressing, |_| AcceptEncoding::Keep)
+        );
         return;
     };
     assert!(length <= received.len());
