@@ -222,6 +222,11 @@ pub struct Dial {
 }
 
 impl Config {
+    /// The names whose TLS this end opens, for people.
+    pub fn opens(&self) -> Option<String> {
+        self.opening.describe()
+    }
+
     /// What is allowed, and hardly meant.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.access_warnings();

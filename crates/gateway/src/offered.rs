@@ -6,7 +6,10 @@ use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
 use crate::{
     descriptors::PeerDescriptors,
-    flow::{FlowHandle, connection::Connection},
+    flow::{
+        FlowHandle,
+        connection::{Connection, InsideTls},
+    },
     intercept::{self, ConnectError, answers::Answers},
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
@@ -115,7 +118,8 @@ impl Targets {
         };
         // The other end waits no longer.
         let tls = timeout(policy.timeouts.connect, connecting).await;
-        Ok((tls.map_err(|_| Refusal::TimedOut)??.into(), asked))
+        let (tcp, session) = tls.map_err(|_| Refusal::TimedOut)??;
+        Ok((InsideTls::new(tcp, session).into(), asked))
     }
 
     fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {

@@ -13,7 +13,6 @@ use std::{fmt, io, path::PathBuf, str::FromStr, sync::Arc};
 use rustls::AlertDescription;
 
 use crate::{
-    config::Config,
     options::{CA, OPEN},
     rules::{HostPattern, Rule, RuleError},
     settings::{ConfigError, Settings},
@@ -116,13 +115,6 @@ impl Opening {
 impl fmt::Debug for Opening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.names).finish()
-    }
-}
-
-impl Config {
-    /// The names whose TLS this end opens, for people.
-    pub fn opens(&self) -> Option<String> {
-        self.opening.describe()
     }
 }
 

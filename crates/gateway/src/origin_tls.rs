@@ -13,7 +13,10 @@ use std::{
 
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, RootCertStore,
-    client::{ClientSessionMemoryCache, Resumption, VerifierBuilderError, WebPkiServerVerifier},
+    client::{
+        ClientConnection, ClientSessionMemoryCache, Resumption, VerifierBuilderError,
+        WebPkiServerVerifier,
+    },
     crypto::ring as ring_provider,
     pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, pem::PemObject},
 };
@@ -21,7 +24,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::{
-    flow::connection::InsideTls,
     options::{ORIGIN_CA, ORIGIN_CRL},
     refusal::Refusal,
     settings::{BoxedError, ConfigError, Settings},
@@ -118,7 +120,7 @@ impl OriginTrust {
         target: &Target,
         protocols: &Protocols,
         sessions: &OriginSessions,
-    ) -> Result<InsideTls, Refusal> {
+    ) -> Result<(TcpStream, ClientConnection), Refusal> {
         let verifier = self
             .verifier()
             .map_err(|reason| Refusal::Tls(reason.into()))?;
@@ -137,10 +139,7 @@ impl OriginTrust {
         let name = name.map_err(|_| Refusal::Tls("no certificate can have its name".into()))?;
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp);
         match connecting.await {
-            Ok(stream) => {
-                let (tcp, session) = stream.into_inner();
-                Ok(InsideTls::new(tcp, session))
-            }
+            Ok(stream) => Ok(stream.into_inner()),
             Err(error) => Err(Refusal::Tls(reason(&error).into())),
         }
     }

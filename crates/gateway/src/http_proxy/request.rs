@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use httparse::{Header, Status};
 
+use super::service::Misrouted;
 use super::{
     AcceptEncoding, AnswerTerms, Body, Exchange, HEAD_BYTES_MAX, HEAD_KIB_MAX, Origin, RequestHead,
     Served, Service, WEBSOCKET, accept_encoding, fields, response,
@@ -143,6 +144,15 @@ pub fn parse_head(
         };
         Ok(Some((request, head_bytes)))
     })
+}
+
+impl From<Misrouted> for HttpProxyError {
+    fn from(misrouted: Misrouted) -> HttpProxyError {
+        match misrouted {
+            Misrouted::NotAProxy => HttpProxyError::NotAProxy,
+            Misrouted::UnknownHost => HttpProxyError::UnknownHost,
+        }
+    }
 }
 
 impl HttpProxyError {

@@ -11,7 +11,7 @@ use std::{
 
 use httparse::Header;
 
-use super::{HttpProxyError, fields};
+use super::fields;
 use crate::target::{FlowTarget, Protocols, Target, TargetError};
 
 /// Where the other hosts of a service begin, in the paths of its listener.
@@ -42,6 +42,14 @@ pub struct Origin {
 pub struct Served {
     pub(super) service: Arc<Service>,
     pub(super) origin: Origin,
+}
+
+/// Why a request is for no host of a service.
+pub(super) enum Misrouted {
+    /// It names its host, as to a proxy.
+    NotAProxy,
+    /// The service does not have this host.
+    UnknownHost,
 }
 
 /// Why a text names no service.
@@ -188,18 +196,18 @@ impl Service {
     }
 
     /// The host that a request for this path of the listener is for, and the path there.
-    pub(super) fn route<'a>(&self, path: &'a str) -> Result<(&Origin, &'a str), HttpProxyError> {
+    pub(super) fn route<'a>(&self, path: &'a str) -> Result<(&Origin, &'a str), Misrouted> {
         let rest = path.strip_prefix(OTHER_HOSTS);
         // Without other hosts, such a path is the site's.
         let Some(rest) = rest.filter(|_| !self.others.is_empty()) else {
             return match path.starts_with('/') || path == "*" {
                 true => Ok((&self.site, path)),
-                false => Err(HttpProxyError::NotAProxy),
+                false => Err(Misrouted::NotAProxy),
             };
         };
         let (host, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let other = self.others.iter().find(|other| other.authority() == host);
-        let other = other.ok_or(HttpProxyError::UnknownHost)?;
+        let other = other.ok_or(Misrouted::UnknownHost)?;
         Ok((other, if rest.is_empty() { "/" } else { rest }))
     }
 }

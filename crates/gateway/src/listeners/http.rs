@@ -8,7 +8,7 @@ use std::{future::pending, io, sync::Arc, time::Duration};
 use rustls::{ServerConfig, server::Accepted};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Client, Listener, REQUEST_TIMEOUT, opened::Unopened};
+use super::{Client, Listener, REQUEST_TIMEOUT};
 use crate::{
     client_hello::Beginning,
     flow::{
@@ -166,32 +166,6 @@ impl Client {
     fn log_handshake(&self, error: &HandshakeError) {
         let event = format!("TLS with {} failed: {error}", self.address);
         self.listener.refuse(error, event);
-    }
-}
-
-impl Unopened {
-    async fn tunnel(self, origin: &Origin) -> io::Result<()> {
-        let Unopened {
-            client,
-            early,
-            is_granted,
-        } = self;
-        match client.open_and_wait(origin.flow_target(), |_| 0).await {
-            Ok((flow, _)) => {
-                if !is_granted {
-                    client.connection.write_all(http_proxy::TUNNEL_OPEN).await?;
-                }
-                client.run(flow, early).await;
-                Ok(())
-            }
-            Err(refusal) => {
-                let response = client.refused(origin, refusal);
-                match is_granted {
-                    true => client.reset(),
-                    false => client.answer(&response).await,
-                }
-            }
-        }
     }
 }
 
@@ -419,13 +393,13 @@ impl Client {
         Ok((ended, flow))
     }
 
-    fn refused(&self, origin: &Origin, refusal: Refusal) -> Vec<u8> {
+    pub(super) fn refused(&self, origin: &Origin, refusal: Refusal) -> Vec<u8> {
         let reason = format!("refused a connection to {origin}: {refusal}");
         self.listener.refuse(&refusal, reason);
         http_proxy::refused_response(refusal, origin)
     }
 
-    async fn answer(self, response: &[u8]) -> io::Result<()> {
+    pub(super) async fn answer(self, response: &[u8]) -> io::Result<()> {
         self.connection.write_all(response).await?;
         self.end().await
     }

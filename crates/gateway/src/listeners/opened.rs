@@ -15,7 +15,7 @@ use super::{Client, REQUEST_TIMEOUT, http::Kept};
 use crate::{
     client_hello::speaks_http1,
     flow::FlowHandle,
-    http_proxy::{Addressing, Origin, Service},
+    http_proxy::{self, Addressing, Origin, Service},
     opening::{Refused, authority::Authority},
     policy::Policy,
     refusal::Refusal,
@@ -164,6 +164,33 @@ impl Client {
             Ok(Ok(true)) => Ok(self),
             Ok(Ok(false)) | Err(_) => Err(Refused::Silently),
             Ok(Err(error)) => Err(Refused::by(&error)),
+        }
+    }
+}
+
+impl Unopened {
+    /// Serves it as a tunnel.
+    pub(super) async fn tunnel(self, origin: &Origin) -> io::Result<()> {
+        let Unopened {
+            client,
+            early,
+            is_granted,
+        } = self;
+        match client.open_and_wait(origin.flow_target(), |_| 0).await {
+            Ok((flow, _)) => {
+                if !is_granted {
+                    client.connection.write_all(http_proxy::TUNNEL_OPEN).await?;
+                }
+                client.run(flow, early).await;
+                Ok(())
+            }
+            Err(refusal) => {
+                let response = client.refused(origin, refusal);
+                match is_granted {
+                    true => client.reset(),
+                    false => client.answer(&response).await,
+                }
+            }
         }
     }
 }

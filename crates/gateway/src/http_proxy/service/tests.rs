@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::http_proxy::{AcceptEncoding, Addressing, Answer, Exchange, Purpose, parse_head};
+use crate::http_proxy::{
+    AcceptEncoding, Addressing, Answer, Exchange, HttpProxyError, Purpose, parse_head,
+};
 
 fn service(text: &str) -> Service {
     text.parse().unwrap()
