@@ -1,4 +1,4 @@
-//! The beginning of a client's bytes, which shows whether it speaks TLS, and with whom.
+//! The beginning of a client's bytes, which shows whether it speaks TLS, and the server that it asks for.
 
 use std::io::Cursor;
 
@@ -21,7 +21,7 @@ impl Beginning {
     /// The longest ClientHello.
     pub const BYTES_MAX: usize = 16 << 10;
 
-    /// Looks at what came of a client.
+    /// By the bytes that a client has sent so far.
     pub fn of(early: &[u8]) -> Beginning {
         const HANDSHAKE: u8 = 0x16;
         match early.first() {

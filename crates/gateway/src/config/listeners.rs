@@ -15,7 +15,7 @@ use crate::options::{
 };
 use crate::own_certificate::{CertificateError, CertificateFiles, OwnCertificate};
 use crate::settings::{BoxedError, ConfigError, Settings};
-use crate::target::{Target, TargetError};
+use crate::target::{Host, Target, TargetError};
 use crate::way_in::{Named, WayIn};
 
 /// An option and an address that it has the gateway listen on.
@@ -209,6 +209,30 @@ fn parse_service(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
     })
 }
 
+/// The first of these certificates that is for the name of the `nth` service.
+fn certificate_of(
+    name: &Host,
+    files: &[CertificateFiles],
+    nth: usize,
+    settings: &Settings,
+) -> Result<OwnCertificate, ConfigError> {
+    let reason = "needs the site's certificate (--cert and --cert-key)";
+    let mut failure = settings.wrong_nth(&SERVICE, nth, reason);
+    for (file, files) in files.iter().enumerate() {
+        match OwnCertificate::load(files, name) {
+            Ok(certificate) => return Ok(certificate),
+            Err(error @ CertificateError::OtherName { .. }) => {
+                failure = settings.wrong_nth(&CERT, file, error);
+            }
+            Err(error @ CertificateError::Key(_)) => {
+                return Err(settings.wrong_nth(&CERT_KEY, file, error));
+            }
+            Err(error) => return Err(settings.wrong_nth(&CERT, file, error)),
+        }
+    }
+    Err(failure)
+}
+
 /// Finds the certificates of services that are known by their own names. Those at one address share a listener.
 fn with_certificates(services: Vec<WayIn>, settings: &Settings) -> Result<Vec<WayIn>, ConfigError> {
     let [chains, keys] = [&CERT, &CERT_KEY].map(|spec| settings.many::<PathBuf>(spec));
@@ -228,25 +252,7 @@ fn with_certificates(services: Vec<WayIn>, settings: &Settings) -> Result<Vec<Wa
             continue;
         };
         let name = &service.site.target.host;
-        if files.is_empty() {
-            let reason = "needs the site's certificate (--cert and --cert-key)";
-            return Err(settings.wrong_nth(&SERVICE, nth, reason));
-        }
-        let (mut found, last) = (None, files.len() - 1);
-        for (file, files) in files.iter().enumerate() {
-            match OwnCertificate::load(files, name) {
-                Ok(certificate) => {
-                    found = Some(certificate);
-                    break;
-                }
-                Err(CertificateError::OtherName { .. }) if file < last => {}
-                Err(error @ CertificateError::Key(_)) => {
-                    return Err(settings.wrong_nth(&CERT_KEY, file, error));
-                }
-                Err(error) => return Err(settings.wrong_nth(&CERT, file, error)),
-            }
-        }
-        let certificate = found.expect("the last one is an error");
+        let certificate = certificate_of(name, &files, nth, settings)?;
         let named = Named {
             service,
             certificate,

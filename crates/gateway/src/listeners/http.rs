@@ -43,7 +43,7 @@ pub(super) struct Kept {
 pub(super) struct Tunnel {
     client: Client,
     origin: Origin,
-    /// What came of the client after its request.
+    /// The client's bytes after its request.
     received: Vec<u8>,
 }
 
@@ -151,16 +151,14 @@ impl Client {
         };
         let accepting = InsideTls::accept(tcp, accepted, config);
         let accepted = timeout(REQUEST_TIMEOUT, accepting).await;
-        Ok(match accepted.map_err(|_| io::ErrorKind::TimedOut)? {
-            Ok(inside) => Ok(Client {
-                connection: inside.into(),
-                address,
-                visit,
-                descriptor,
-                listener,
-            }),
-            Err(error) => Err(error),
-        })
+        let accepted = accepted.map_err(|_| io::ErrorKind::TimedOut)?;
+        Ok(accepted.map(|inside| Client {
+            connection: inside.into(),
+            address,
+            visit,
+            descriptor,
+            listener,
+        }))
     }
 
     fn log_handshake(&self, error: &HandshakeError) {

@@ -28,15 +28,15 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
 /// A connection that is not opened.
 pub(super) struct Unopened {
     pub(super) client: Client,
-    /// What came of it.
+    /// Its bytes so far.
     pub(super) early: Vec<u8>,
-    /// Whether the client was told that its target is reached.
+    /// Whether the client has the answer that its target is reached.
     pub(super) is_granted: bool,
 }
 
 impl Client {
-    /// Serves the client's requests to `target`, if its TLS is to be opened. `granted` tells the client that its target
-    /// is reached, and `early` has come of it.
+    /// Serves the client's requests to `target`, if its TLS is to be opened. `granted` is the answer that its target is
+    /// reached, and `early` are its bytes so far.
     pub(super) async fn open_listed(
         mut self,
         target: &Target,
@@ -108,7 +108,7 @@ impl Client {
             let memory = &self.listener.gateway.opening;
             if memory.cannot_open(&site.host.to_string(), Instant::now()) {
                 let event = format!("TLS to {site} is not opened for 10 minutes: {refusal}");
-                self.listener.log(("unopened", site.clone()), event);
+                self.listener.log("unopened", event);
             }
         }
         opened.ok().map(|(flow, _)| flow)
@@ -149,15 +149,13 @@ impl Client {
                         "{address} does not accept this end's certificate of {site}: its connections there pass unopened for \
                          {hours} hour{plural}"
                     );
-                    listener.log(("refused", address), event);
+                    listener.log("refused", event);
                 }
             }
         }
         Ok(())
     }
-}
 
-impl Client {
     /// Waits for a client that uses its connection.
     async fn first_bytes(self) -> Result<Self, Refused> {
         match timeout(REQUEST_TIMEOUT, self.connection.has_more()).await {
