@@ -155,7 +155,7 @@ fn common(
             };
             format!(" to {target} through {behind}{resolver}")
         });
-        let sites: Vec<String> = way_in.sites().map(ToString::to_string).collect();
+        let sites = way_in.sites();
         let to_sites = format!(" for {} through {behind}", sites.join(" "));
         let leads = to_target.or((!sites.is_empty()).then_some(to_sites));
         let (listen, access) = (listener(way_in.listen), config.access.describe(way_in));

@@ -8,6 +8,7 @@
 pub(crate) mod addresses;
 pub(crate) mod applications;
 pub(crate) mod attacks;
+pub(crate) mod certificate;
 pub(crate) mod command;
 pub(crate) mod content;
 pub(crate) mod doctor;

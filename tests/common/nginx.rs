@@ -29,7 +29,7 @@ pub(crate) struct Nginx {
 impl Nginx {
     /// Starts it over HTTP.
     pub(crate) fn start() -> Nginx {
-        Nginx::start_with(None, "")
+        Nginx::start_with(None, "", "")
     }
 
     /// Starts it over HTTP and, with a certificate that nobody signed, HTTPS.
@@ -39,15 +39,21 @@ impl Nginx {
 
     /// Starts it over HTTP, with further lines for its server in its configuration.
     pub(crate) fn start_with_lines(lines: &str) -> Nginx {
-        Nginx::start_with(None, lines)
+        Nginx::start_with(None, "", lines)
     }
 
     /// The same over HTTPS too.
     pub(crate) fn start_with_tls_and_lines(lines: &str) -> Nginx {
-        Nginx::start_with(Some(free_address()), lines)
+        Nginx::start_with(Some(free_address()), "", lines)
     }
 
-    fn start_with(https: Option<SocketAddr>, lines: &str) -> Nginx {
+    /// Starts it over HTTP and HTTPS, with or without HTTP/2 inside TLS.
+    pub(crate) fn start_with_tls_and_http2(has_http2: bool) -> Nginx {
+        let version = if has_http2 { " http2" } else { "" };
+        Nginx::start_with(Some(free_address()), version, "")
+    }
+
+    fn start_with(https: Option<SocketAddr>, version: &str, lines: &str) -> Nginx {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let folder = dir.path();
         fs::create_dir(folder.join("www")).expect("a new directory");
@@ -62,7 +68,11 @@ impl Nginx {
         }
         let http = free_address();
         let config = folder.join("nginx.conf");
-        fs::write(&config, configuration(folder, http, https, lines)).expect("a new file");
+        fs::write(
+            &config,
+            configuration(folder, http, https.map(|https| (https, version)), lines),
+        )
+        .expect("a new file");
         let child = Command::new(find("nginx").expect("its presence was tested"))
             .arg("-p")
             .arg(folder)
@@ -136,7 +146,7 @@ impl Drop for Nginx {
 fn configuration(
     folder: &Path,
     http: SocketAddr,
-    https: Option<SocketAddr>,
+    https: Option<(SocketAddr, &str)>,
     lines: &str,
 ) -> String {
     let folder = folder.display();
@@ -144,9 +154,10 @@ fn configuration(
     if has_ipv6() {
         listen += &format!(" listen [::1]:{};", http.port());
     }
-    if let Some(https) = https {
-        listen +=
-            &format!(" listen {https} ssl; ssl_certificate tls.crt; ssl_certificate_key tls.key;");
+    if let Some((https, version)) = https {
+        listen += &format!(
+            " listen {https} ssl{version}; ssl_certificate tls.crt; ssl_certificate_key tls.key;"
+        );
     }
     // One process, without a master: it needs no other user's rights, and dies when killed.
     format!(

@@ -15,7 +15,10 @@ pub enum Beginning {
 }
 
 /// The protocols that this end offers to clients inside TLS (ALPN).
-pub(crate) const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
+pub(crate) const PROTOCOLS: [&[u8]; 3] = [HTTP2, b"http/1.1", b"http/1.0"];
+
+/// HTTP/2, as ALPN names it.
+pub(crate) const HTTP2: &[u8] = b"h2";
 
 impl Beginning {
     /// The longest ClientHello.
@@ -50,8 +53,16 @@ impl Beginning {
     }
 }
 
-/// Whether a client speaks HTTP/1, as far as it says so.
-pub(crate) fn speaks_http1(accepted: &Accepted) -> bool {
+/// Whether a client offers this protocol.
+pub(crate) fn offers(accepted: &Accepted, protocol: &[u8]) -> bool {
+    let hello = accepted.client_hello();
+    hello
+        .alpn()
+        .is_some_and(|mut protocols| protocols.any(|name| name == protocol))
+}
+
+/// Whether a client speaks HTTP, as far as it says so.
+pub(crate) fn speaks_http(accepted: &Accepted) -> bool {
     let hello = accepted.client_hello();
     hello
         .alpn()
@@ -95,17 +106,17 @@ mod tests {
             panic!("no hello");
         };
         assert_eq!(accepted.client_hello().server_name(), Some("example.org"));
-        assert!(speaks_http1(&accepted));
+        assert!(speaks_http(&accepted));
     }
 
     #[test]
     fn a_client_of_other_protocols_only_is_known() {
         let speaks = |protocols: &[&str]| match Beginning::of(&hello("example.org", protocols)) {
-            Beginning::Hello(accepted) => speaks_http1(&accepted),
+            Beginning::Hello(accepted) => speaks_http(&accepted),
             _ => panic!("no hello"),
         };
-        assert!(speaks(&[]) && speaks(&["http/1.0"]));
-        assert!(!speaks(&["h2"]));
+        assert!(speaks(&[]) && speaks(&["http/1.0"]) && speaks(&["h2"]));
+        assert!(!speaks(&["h3"]));
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 pub(crate) mod connection;
 mod exchange;
+pub(crate) mod http2;
+pub(crate) mod pipe;
 
 pub(crate) use exchange::Ended;
 
@@ -125,7 +127,7 @@ impl FlowHandle {
         rest: Vec<u8>,
         idle: Duration,
     ) -> Option<Refusal> {
-        prepare(connection.tcp());
+        connection.prepare();
         let activity = Activity::new();
         let mut refused = None;
         let code = tokio::select! {
@@ -148,7 +150,7 @@ impl FlowHandle {
             Some(code) => self.reset(code),
             // Both directions have ended: what is still on its way is to arrive.
             None => {
-                let _ = socket2::SockRef::from(connection.tcp()).set_linger(None);
+                let _ = connection.close_in_order();
                 self.is_over = true;
             }
         }
@@ -350,7 +352,7 @@ impl FlowHandle {
     async fn readable(&self, connection: &Connection) -> io::Result<()> {
         tokio::select! {
             () = self.signals.readable.notified() => Ok(()),
-            error = failed(connection.tcp()) => Err(error),
+            error = connection.failed() => Err(error),
         }
     }
 
@@ -358,7 +360,7 @@ impl FlowHandle {
     async fn writable(&self, connection: &Connection) -> io::Result<()> {
         tokio::select! {
             () = self.signals.writable.notified() => Ok(()),
-            error = failed(connection.tcp()) => Err(error),
+            error = connection.failed() => Err(error),
         }
     }
 

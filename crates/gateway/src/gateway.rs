@@ -36,7 +36,7 @@ use crate::{
     link::{SharedLink, Totals},
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
-    offered::{self, Targets},
+    offered::{self, Sites, Targets},
     opening,
     options::{Role, TRANSPARENT},
     origin_tls::OriginSessions,
@@ -368,6 +368,7 @@ impl Gateway {
                 refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
                 answers: Arc::default(),
                 origin_sessions: OriginSessions::default(),
+                sites: Sites::default(),
             };
             let mut dials = self.config.dials.iter();
             let dial = dials.find(|dial| dial.key == key).map(|dial| {

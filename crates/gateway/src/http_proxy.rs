@@ -15,6 +15,8 @@
 //!
 //! A [`Service`] is a web site that the listener stands for: requests have only a path, and go there.
 //!
+//! Exchanges of HTTP/2 have the form of HTTP/1.1 within the pair ([`http2`]).
+//!
 //! A WebSocket upgrade goes to the origin as one; its 101 turns the flow into a tunnel.
 //!
 //! Heads are written from what was parsed, so that the other side sees exactly what was judged
@@ -26,6 +28,7 @@ mod accept_encoding;
 mod answer;
 mod body;
 pub(crate) mod fields;
+pub mod http2;
 #[cfg(test)]
 mod reference;
 mod request;
@@ -120,6 +123,11 @@ pub(crate) fn sign_in_response(refused: Option<impl Display>) -> Vec<u8> {
         "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"refrain\"",
         &reason,
     )
+}
+
+/// The response to a request that is none.
+pub(crate) fn malformed_response() -> Vec<u8> {
+    HttpProxyError::Malformed.response()
 }
 
 /// The response to a client that speaks plain HTTP where TLS is spoken.

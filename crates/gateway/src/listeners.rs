@@ -10,8 +10,10 @@ mod door;
 mod forward;
 pub(crate) mod held;
 mod http;
+mod http2;
 mod opened;
 mod socks;
+mod start_tls;
 mod transparent;
 
 use std::{
@@ -27,7 +29,10 @@ use std::{
 
 use refrain_admission::Visit;
 use refrain_proto::ResetReason;
-use tokio::{net::TcpListener, time::timeout};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
 
 use crate::{
     acceptor::Acceptor,
@@ -115,6 +120,7 @@ impl Listener {
                 address,
                 visit: Arc::clone(&visit),
                 descriptor: Mutex::new(None),
+                exchanges: None,
                 listener: Arc::clone(&listener),
             };
             let serving = serve(client);
@@ -172,6 +178,8 @@ struct Client {
     descriptor: Mutex<Option<FlowDescriptor>>,
     /// The listener that took it.
     listener: Arc<Listener>,
+    /// The number of the connection, if its exchanges may share one by HTTP/2 at the other end.
+    exchanges: Option<u32>,
 }
 
 impl Client {
@@ -212,7 +220,7 @@ impl Client {
             .target
             .socket_address()
             .filter(|_| *way_in.option == TRANSPARENT)
-            && let Ok(client) = self.connection.tcp().peer_addr()
+            && let Ok(client) = self.connection.tcp().and_then(TcpStream::peer_addr)
             && let Some(flow) = gateway.held.claim(client, server)
         {
             return Ok(flow);

@@ -1,6 +1,17 @@
 //! Flows that the other end opens: allowed targets are connected to, others refused.
 
-use std::{future::pending, mem::discriminant, net::SocketAddr, sync::Arc, time::Duration};
+mod http2;
+
+pub(crate) use http2::Sites;
+
+use std::{
+    future::pending,
+    io,
+    mem::discriminant,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{net::TcpStream, sync::mpsc, time::timeout};
 
@@ -17,7 +28,8 @@ use crate::{
     policy::{Policy, SharedPolicy},
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
-    target::{FlowTarget, Host, Target},
+    start_tls::{MESSAGE_BYTES_MAX, MESSAGES_MAX, StartTls, Step},
+    target::{FlowTarget, Host, Protocols, Target},
 };
 
 /// The time for a connection that finds out why a server did not answer a client's address.
@@ -33,6 +45,7 @@ pub(crate) struct Targets {
     pub(crate) refusals: RateLimitedLog,
     pub(crate) answers: Arc<Answers>,
     pub(crate) origin_sessions: OriginSessions,
+    pub(crate) sites: Sites,
 }
 
 /// Serves the flows that are offered on `link`, until it ends.
@@ -69,8 +82,7 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
         _ = signals.over() => return,
     };
     match connected {
-        Ok((connected, FlowTarget { target, client, .. })) => {
-            let address = connected.tcp().peer_addr().ok().map(|address| address.ip());
+        Ok((connected, address, FlowTarget { target, client, .. })) => {
             let host = target.host.to_string();
             let excluded = offer.excluded || policy.exclude.excludes(&host, address, target.port);
             link.with(|link, _| link.accept_flow(offer.flow, excluded));
@@ -105,21 +117,47 @@ impl Targets {
         &self,
         text: &str,
         policy: &Policy,
-    ) -> Result<(Connection, FlowTarget), Refusal> {
+    ) -> Result<(Connection, Option<IpAddr>, FlowTarget), Refusal> {
         let asked = FlowTarget::from_wire(text).map_err(|_| Refusal::NameNotResolved)?;
-        let connecting = connect(&asked, policy, &self.lookups);
+        let of_peer = |address: io::Result<SocketAddr>| address.ok().map(|address| address.ip());
+        if let Some(client) = asked.exchanges {
+            let (connection, address) = self.connect_for_exchanges(&asked, client).await?;
+            return Ok((connection, address, asked));
+        }
         let Some(protocols) = &asked.tls else {
-            return Ok((connecting.await?.into(), asked));
-        };
-        let connecting = async {
-            let tcp = connecting.await?;
-            let (trust, sessions) = (&policy.origin_trust, &self.origin_sessions);
-            trust.connect(tcp, &asked.target, protocols, sessions).await
+            let tcp = connect(&asked, policy, &self.lookups).await?;
+            let address = of_peer(tcp.peer_addr());
+            return Ok((tcp.into(), address, asked));
         };
         // The other end waits no longer.
-        let tls = timeout(policy.timeouts.connect, connecting).await;
-        let (tcp, session) = tls.map_err(|_| Refusal::TimedOut)??;
-        Ok((InsideTls::new(tcp, session).into(), asked))
+        let connecting = self.speak_tls(&asked, protocols, policy);
+        let inside = timeout(policy.timeouts.connect, connecting).await;
+        let inside = inside.map_err(|_| Refusal::TimedOut)??;
+        let address = of_peer(inside.peer_addr());
+        Ok((inside.into(), address, asked))
+    }
+
+    /// Connects, and begins TLS with the target.
+    async fn speak_tls(
+        &self,
+        asked: &FlowTarget,
+        protocols: &Protocols,
+        policy: &Policy,
+    ) -> Result<Box<InsideTls>, Refusal> {
+        let mut tcp = connect(asked, policy, &self.lookups).await?;
+        if let Some(protocol) = asked.start {
+            let connection = Connection::from(tcp);
+            ask_for_tls(&connection, protocol).await?;
+            tcp = match connection {
+                Connection::Plain(tcp) => tcp,
+                _ => return Err(Refusal::Other),
+            };
+        }
+        let (trust, sessions) = (&policy.origin_trust, &self.origin_sessions);
+        let (tcp, session) = trust
+            .connect(tcp, &asked.target, protocols, sessions)
+            .await?;
+        Ok(InsideTls::new(tcp, session))
     }
 
     fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {
@@ -134,6 +172,41 @@ impl Targets {
         let text = refusal.wire_text();
         link.with(|link, _| link.refuse_flow(offer.flow, refusal.wire_code(), &text));
     }
+}
+
+/// Has the messages of a protocol before TLS.
+async fn ask_for_tls(connection: &Connection, protocol: &StartTls) -> Result<(), Refusal> {
+    let failed = |reason: String| Refusal::Tls(reason.into());
+    let io_failed = |error: io::Error| failed(format!("the connection failed: {error}"));
+    let mut dialogue = protocol.as_client();
+    let mut answer = dialogue.greeting();
+    let mut received = Vec::new();
+    for _ in 0..MESSAGES_MAX {
+        connection.write_all(&answer).await.map_err(io_failed)?;
+        answer = loop {
+            match dialogue.next(&mut received) {
+                Step::More if received.len() < MESSAGE_BYTES_MAX => {
+                    if connection
+                        .read_buf(&mut received)
+                        .await
+                        .map_err(io_failed)?
+                        == 0
+                    {
+                        return Err(failed("it closed the connection before TLS".to_owned()));
+                    }
+                }
+                Step::Say(answer) => break answer,
+                Step::Begin(_) if received.is_empty() => return Ok(()),
+                Step::Begin(_) => return Err(failed("it sent bytes before TLS".to_owned())),
+                Step::Refuse(_, reason) => return Err(Refusal::Tls(reason)),
+                Step::More | Step::Direct | Step::Plain => {
+                    let scheme = protocol.scheme;
+                    return Err(failed(format!("it does not speak {scheme} at this port")));
+                }
+            }
+        };
+    }
+    Err(failed("it sent too many messages before TLS".to_owned()))
 }
 
 /// Connects to the first address of `target` that is allowed and answers, from the address of the client that it may

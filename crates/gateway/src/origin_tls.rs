@@ -140,7 +140,7 @@ impl OriginTrust {
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp);
         match connecting.await {
             Ok(stream) => Ok(stream.into_inner()),
-            Err(error) => Err(Refusal::Tls(reason(&error).into())),
+            Err(error) => Err(Refusal::Tls(reason(&error, protocols).into())),
         }
     }
 }
@@ -192,7 +192,7 @@ fn read(path: &Path) -> Result<Vec<u8>, BoxedError> {
 }
 
 /// Why a handshake failed, about the target.
-fn reason(error: &io::Error) -> String {
+fn reason(error: &io::Error, offered: &Protocols) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     match inner {
         None if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -202,7 +202,7 @@ fn reason(error: &io::Error) -> String {
         Some(rustls::Error::InvalidCertificate(error)) => of_certificate(error),
         Some(rustls::Error::InvalidMessage(_)) => "it does not speak TLS at this port".to_owned(),
         Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
-            "it does not speak HTTP/1.1".to_owned()
+            format!("it does not speak {}", offered.describe())
         }
         Some(rustls::Error::AlertReceived(AlertDescription::UnrecognisedName)) => {
             "it does not know this name".to_owned()

@@ -23,7 +23,6 @@ use rustls::{
 };
 
 use crate::{
-    client_hello::PROTOCOLS,
     keys::{KeyError, read_secret_file},
     target::Host,
     text_file,
@@ -89,8 +88,8 @@ pub(crate) enum HandshakeError {
     Expired,
     #[error("it has no version or cipher of TLS that is secure")]
     Incompatible,
-    #[error("it does not speak HTTP/1.1")]
-    NoHttp1,
+    #[error("it does not speak HTTP/2 or HTTP/1.1")]
+    NoHttp,
     #[error("it does not speak TLS")]
     NotTls,
     #[error(
@@ -120,10 +119,11 @@ struct State {
 type Stamp = [Option<(u64, [i64; 4])>; 2];
 
 impl OwnCertificate {
-    /// Reads it.
+    /// Reads it, for clients of these protocols (ALPN).
     pub(crate) fn load(
         files: &CertificateFiles,
         name: &Host,
+        protocols: &[&[u8]],
     ) -> Result<OwnCertificate, CertificateError> {
         let presented = Presented {
             files: files.clone(),
@@ -140,7 +140,7 @@ impl OwnCertificate {
             .expect("ring has what the versions need")
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(presented));
-        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(OwnCertificate {
             files: files.clone(),
             config: Arc::new(config),
@@ -156,7 +156,7 @@ impl From<io::Error> for HandshakeError {
             None => HandshakeError::Io(error),
             Some(rustls::Error::AlertReceived(CertificateExpired)) => HandshakeError::Expired,
             Some(rustls::Error::PeerIncompatible(_)) => HandshakeError::Incompatible,
-            Some(rustls::Error::NoApplicationProtocol) => HandshakeError::NoHttp1,
+            Some(rustls::Error::NoApplicationProtocol) => HandshakeError::NoHttp,
             Some(rustls::Error::AlertReceived(BadCertificate | CertificateUnknown | UnknownCA)) => {
                 HandshakeError::NotAccepted
             }

@@ -67,7 +67,7 @@ pub async fn start(config: Config, tasks: &mut Tasks) -> Result<Arc<Gateway>, St
         let (kind, address) = (way_in.kind(), way_in.listen);
         // `target` is a field of each line already: the module that logs it.
         let forward_target = way_in.target.as_ref().map(tracing::field::display);
-        let sites: Vec<String> = way_in.sites().map(ToString::to_string).collect();
+        let sites = way_in.sites();
         let sites = (!sites.is_empty()).then(|| sites.join(" "));
         tracing::info!(kind, %address, forward_target, sites, "listening");
         let serving = Listener::serve(socket, way_in, None, Arc::clone(&gateway));

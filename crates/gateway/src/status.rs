@@ -146,7 +146,7 @@ impl Listening {
             option: way_in.option.key.to_owned(),
             address,
             asks_password: has_users && way_in.is_proxy(),
-            sites: way_in.sites().map(ToString::to_string).collect(),
+            sites: way_in.sites(),
         });
         rows.collect()
     }

@@ -7,6 +7,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use crate::start_tls::StartTls;
+
 /// A host name's greatest length, in bytes (RFC 1035, section 2.3.4, and SOCKS5's length byte).
 pub const NAME_BYTES_MAX: usize = 255;
 
@@ -81,15 +83,20 @@ pub enum TargetError {
 
 /// What a flow is opened for: a target, and how the end that connects is to do it.
 ///
-/// On the wire it is a text of words: `example.org:80`, `tls://example.org:443 alpn=http/1.1`, or
-/// `example.org:80 from 192.0.2.1`. Ends of before know only the first form, and refuse the others as names that do
-/// not resolve. The first word tells which flows have the same data.
+/// On the wire it is a text of words: `example.org:80`, `tls://example.org:443 alpn=http/1.1`,
+/// `tls://example.org:443 alpn=h2,http/1.1 http=1f`, or `example.org:80 from 192.0.2.1`. Ends of before know only the
+/// first form, and refuse the others as names that do not resolve. The first word tells which flows have the same data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowTarget {
     /// Where to connect to.
     pub target: Target,
     /// If the end that connects speaks TLS with the target: the protocols that it offers there (ALPN).
     pub tls: Option<Protocols>,
+    /// If the flow carries HTTP/1.1, which the end that connects may turn into HTTP/2: a number of the client's
+    /// connection. Flows with the same number share one there.
+    pub exchanges: Option<u32>,
+    /// If TLS begins within another protocol: which.
+    pub(crate) start: Option<&'static StartTls>,
     /// The client whose address the target is to see, instead of that of the end that connects.
     pub client: Option<IpAddr>,
 }
@@ -102,6 +109,10 @@ pub struct Protocols(Vec<String>);
 const TLS: &str = "tls://";
 /// What precedes the names of protocols.
 const ALPN: &str = "alpn=";
+/// What precedes the number of a client's connection, in hexadecimal.
+const HTTP: &str = "http=";
+/// What precedes the name of a protocol in which TLS begins.
+const START: &str = "start=";
 /// Separates a target and the address of the client.
 const OF_CLIENT: &str = " from ";
 
@@ -127,14 +138,34 @@ impl FlowTarget {
             return Ok(FlowTarget {
                 target,
                 tls: None,
+                exchanges: None,
+                start: None,
                 client,
             });
         };
-        let (target, protocols) = over_tls.split_once(' ').ok_or(TargetError::BadName)?;
-        let protocols = protocols.strip_prefix(ALPN).and_then(Protocols::parse);
+        let mut words = over_tls.split(' ').peekable();
+        let target = words.next().unwrap_or_default().parse()?;
+        let mut value = |prefix: &str| {
+            let word = words.next_if(|word| word.starts_with(prefix));
+            word.map(|word| &word[prefix.len()..])
+        };
+        let bad = TargetError::BadName;
+        let protocols = value(ALPN).map(|names| Protocols::parse(names).ok_or(bad.clone()));
+        let exchanges = value(HTTP).map(|digits| {
+            let number = u32::from_str_radix(digits, 16);
+            let number = number.ok().filter(|number| format!("{number:x}") == digits);
+            number.ok_or(bad.clone())
+        });
+        let start = value(START).map(|name| StartTls::of(name).ok_or(bad.clone()));
+        // One of both, and nothing after it.
+        if protocols.is_some() == start.is_some() || words.next().is_some() {
+            return Err(bad);
+        }
         Ok(FlowTarget {
-            target: target.parse()?,
-            tls: Some(protocols.ok_or(TargetError::BadName)?),
+            target,
+            tls: Some(protocols.transpose()?.unwrap_or_else(Protocols::none)),
+            exchanges: exchanges.transpose()?,
+            start: start.transpose()?,
             client,
         })
     }
@@ -145,6 +176,8 @@ impl From<Target> for FlowTarget {
         FlowTarget {
             target,
             tls: None,
+            exchanges: None,
+            start: None,
             client: None,
         }
     }
@@ -154,8 +187,15 @@ impl fmt::Display for FlowTarget {
     /// Writes the wire form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.tls {
+            Some(protocols) if protocols.0.is_empty() => write!(f, "{TLS}{}", self.target)?,
             Some(protocols) => write!(f, "{TLS}{} {ALPN}{}", self.target, protocols.0.join(","))?,
             None => self.target.fmt(f)?,
+        }
+        if let Some(number) = self.exchanges {
+            write!(f, " {HTTP}{number:x}")?;
+        }
+        if let Some(protocol) = self.start {
+            write!(f, " {START}{}", protocol.scheme)?;
         }
         match self.client {
             Some(client) => write!(f, "{OF_CLIENT}{}", client.to_canonical()),
@@ -168,9 +208,19 @@ impl Protocols {
     const COUNT_MAX: usize = 4;
     const NAME_BYTES_MAX: usize = 32;
 
+    /// No protocol is named.
+    pub(crate) fn none() -> Protocols {
+        Protocols(Vec::new())
+    }
+
     /// HTTP/1.1, the only protocol.
     pub(crate) fn http1() -> Protocols {
         Protocols(vec!["http/1.1".to_owned()])
+    }
+
+    /// HTTP/2 and HTTP/1.1.
+    pub(crate) fn http() -> Protocols {
+        Protocols(vec!["h2".to_owned(), "http/1.1".to_owned()])
     }
 
     /// Reads names that commas separate.
@@ -182,6 +232,16 @@ impl Protocols {
         let names: Vec<String> = text.split(',').map(str::to_owned).collect();
         let is_list = names.len() <= Protocols::COUNT_MAX && names.iter().all(|name| is_name(name));
         is_list.then_some(Protocols(names))
+    }
+
+    /// The names, for people.
+    pub(crate) fn describe(&self) -> String {
+        let names = self.0.iter().map(|name| match &**name {
+            "h2" => "HTTP/2",
+            "http/1.1" => "HTTP/1.1",
+            other => other,
+        });
+        names.collect::<Vec<_>>().join(" or ")
     }
 
     /// The names, as TLS has them.
@@ -524,10 +584,16 @@ mod tests {
         }
 
         #[test]
-        fn how_to_connect_round_trips(is_tls: bool, client in proptest::option::of(any::<IpAddr>())) {
+        fn how_to_connect_round_trips(
+            is_tls: bool,
+            number: Option<u32>,
+            client in proptest::option::of(any::<IpAddr>()),
+        ) {
             let target = FlowTarget {
                 target: "example.org:443".parse().unwrap(),
                 tls: is_tls.then(Protocols::http1),
+                exchanges: number.filter(|_| is_tls),
+                start: None,
                 client: client.map(|client| client.to_canonical()),
             };
             prop_assert_eq!(FlowTarget::from_wire(&target.to_string()), Ok(target));
@@ -541,6 +607,10 @@ mod tests {
             "example.org:80 from 192.0.2.1",
             "tls://example.org:443 alpn=http/1.1",
             "tls://[::1]:443 alpn=h2,http/1.1 from 2001:db8::1",
+            "tls://example.org:443 alpn=h2,http/1.1 http=0",
+            "tls://db.example.org:5432 start=postgres",
+            "tls://ldap.example.org:389 start=ldap from 192.0.2.1",
+            "tls://example.org:443 alpn=h2,http/1.1 http=ffffffff from 192.0.2.1",
         ] {
             let target = FlowTarget::from_wire(text).expect(text);
             assert_eq!(target.to_string(), text);
@@ -552,6 +622,21 @@ mod tests {
             "tls://example.org:443 alpn=a,",
             "tls://example.org:443 alpn=a,b,c,d,e",
             "tls://example.org:443 alpn=a b",
+            "tls://example.org:443 alpn=a http=",
+            "tls://example.org:443 http=1",
+            "tls://example.org:5432 start=",
+            "tls://example.org:5432 start=other",
+            "tls://example.org:5432 alpn=a start=postgres",
+            "tls://example.org:5432 start=postgres alpn=a",
+            "tls://example.org:5432 start=postgres start=smtp",
+            "example.org:5432 start=postgres",
+            "tls://example.org:443 alpn=a http=01",
+            "tls://example.org:443 alpn=a http=A",
+            "tls://example.org:443 alpn=a http=+1",
+            "tls://example.org:443 alpn=a http=100000000",
+            "tls://example.org:443 alpn=a http=1 http=1",
+            "tls://example.org:443 http=1 alpn=a",
+            "example.org:443 http=1",
             "tls://example.org:443 h2",
             "tls://example.org alpn=h2",
             "tls://tls://example.org:443 alpn=h2",

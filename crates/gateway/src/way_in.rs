@@ -1,6 +1,6 @@
 //! A way in: a listener by which applications reach the link, as options ask for it.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use crate::{
     http_proxy::Service,
@@ -8,6 +8,7 @@ use crate::{
     keys::PublicKey,
     options::{Entrance, OptionSpec},
     own_certificate::OwnCertificate,
+    start_tls::StartTls,
     target::Target,
 };
 
@@ -16,6 +17,21 @@ use crate::{
 pub(crate) struct Named {
     pub(crate) service: Arc<Service>,
     pub(crate) certificate: OwnCertificate,
+}
+
+/// A site in whose protocol TLS begins after some plain messages.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StartTlsSite {
+    pub(crate) protocol: &'static StartTls,
+    pub(crate) target: Target,
+    /// The certificate for clients. It is not there before all options were read.
+    pub(crate) certificate: Option<OwnCertificate>,
+}
+
+impl fmt::Display for StartTlsSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.protocol.scheme, self.target)
+    }
 }
 
 /// A listener for applications.
@@ -31,6 +47,8 @@ pub struct WayIn {
     pub service: Option<Arc<Service>>,
     /// The web sites whose clients speak TLS, each known by its own name.
     pub(crate) named: Vec<Named>,
+    /// The site of another protocol that it serves.
+    pub(crate) start_tls: Option<StartTlsSite>,
     /// The peer behind which that is, if the option names one.
     pub peer: Option<PublicKey>,
     /// How redirected connections are handled that come here.
@@ -46,15 +64,18 @@ impl WayIn {
             target: None,
             service: None,
             named: Vec::new(),
+            start_tls: None,
             peer: None,
             handling: Handling::PLAIN,
         }
     }
 
-    /// The web sites that it serves.
-    pub fn sites(&self) -> impl Iterator<Item = &Service> {
+    /// The sites that it serves.
+    pub fn sites(&self) -> Vec<String> {
         let named = self.named.iter().map(|named| &*named.service);
-        self.service.as_deref().into_iter().chain(named)
+        let services = self.service.as_deref().into_iter().chain(named);
+        let other = self.start_tls.iter().map(ToString::to_string);
+        services.map(ToString::to_string).chain(other).collect()
     }
 
     /// Its name in the log.

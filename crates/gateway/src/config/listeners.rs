@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::{Config, FindPeer};
 use crate::address::{self, ListenError};
+use crate::client_hello::PROTOCOLS;
 use crate::http_proxy::Service;
 use crate::intercept::rule::InterceptRule;
 use crate::options::{
@@ -15,8 +16,9 @@ use crate::options::{
 };
 use crate::own_certificate::{CertificateError, CertificateFiles, OwnCertificate};
 use crate::settings::{BoxedError, ConfigError, Settings};
+use crate::start_tls::StartTls;
 use crate::target::{Host, Target, TargetError};
-use crate::way_in::{Named, WayIn};
+use crate::way_in::{Named, StartTlsSite, WayIn};
 
 /// An option and an address that it has the gateway listen on.
 pub(super) type Listener = (&'static OptionSpec, SocketAddr);
@@ -176,6 +178,19 @@ pub(super) fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn
 fn parse_service(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedError> {
     const HTTPS: &str = "https://";
     let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
+    let (listen, site) = ends
+        .split_once('=')
+        .map_or((None, ends), |(listen, site)| (Some(listen), site));
+    if let Some((scheme, target)) = site.split_once("://")
+        && let Some(protocol) = StartTls::of(scheme)
+    {
+        let (listen, start_tls) = parse_start_tls(protocol, listen, target)?;
+        return Ok(WayIn {
+            start_tls: Some(start_tls),
+            peer: find_peer(peer)?,
+            ..WayIn::any_target(&SERVICE, listen)
+        });
+    }
     let (listen, service) = match ends.split_once('=') {
         Some((listen, site)) => {
             let site: Service = site.parse()?;
@@ -209,17 +224,48 @@ fn parse_service(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
     })
 }
 
+/// The same of another protocol. Its certificate is found later.
+fn parse_start_tls(
+    protocol: &'static StartTls,
+    listen: Option<&str>,
+    target: &str,
+) -> Result<(SocketAddr, StartTlsSite), BoxedError> {
+    let scheme = protocol.scheme;
+    let parsed = Target::with_default_port(target, protocol.port);
+    let parsed = parsed.and_then(Target::unless_mistyped);
+    let target = parsed.map_err(|error| format!("invalid host \"{target}\": {error}"))?;
+    let own = format!("{scheme}://");
+    let listen = match listen.map(|listen| listen.strip_prefix(&own)) {
+        None => (Ipv6Addr::UNSPECIFIED, target.port).into(),
+        Some(Some(listen)) => {
+            let listen = address::parse_listen(listen);
+            listen.map_err(|error| format!("invalid listener: {error}"))?
+        }
+        Some(None) => {
+            let reason = format!("clients of {own} speak TLS: begin the listener with {own} too");
+            return Err(reason.into());
+        }
+    };
+    let site = StartTlsSite {
+        protocol,
+        target,
+        certificate: None,
+    };
+    Ok((listen, site))
+}
+
 /// The first of these certificates that is for the name of the `nth` service.
 fn certificate_of(
     name: &Host,
     files: &[CertificateFiles],
+    protocols: &[&[u8]],
     nth: usize,
     settings: &Settings,
 ) -> Result<OwnCertificate, ConfigError> {
     let reason = "needs the site's certificate (--cert and --cert-key)";
     let mut failure = settings.wrong_nth(&SERVICE, nth, reason);
     for (file, files) in files.iter().enumerate() {
-        match OwnCertificate::load(files, name) {
+        match OwnCertificate::load(files, name, protocols) {
             Ok(certificate) => return Ok(certificate),
             Err(error @ CertificateError::OtherName { .. }) => {
                 failure = settings.wrong_nth(&CERT, file, error);
@@ -247,12 +293,16 @@ fn with_certificates(services: Vec<WayIn>, settings: &Settings) -> Result<Vec<Wa
         .collect();
     let mut all: Vec<WayIn> = Vec::new();
     for (nth, mut way_in) in services.into_iter().enumerate() {
+        if let Some(site) = &mut way_in.start_tls {
+            let (host, alpn) = (&site.target.host, site.protocol.alpn);
+            site.certificate = Some(certificate_of(host, &files, alpn, nth, settings)?);
+        }
         let Some(service) = way_in.service.take_if(|service| service.is_by_own_name) else {
             all.push(way_in);
             continue;
         };
         let name = &service.site.target.host;
-        let certificate = certificate_of(name, &files, nth, settings)?;
+        let certificate = certificate_of(name, &files, &PROTOCOLS, nth, settings)?;
         let named = Named {
             service,
             certificate,

@@ -81,6 +81,7 @@ fn forward(listen: &str, target: &str) -> WayIn {
         target: Some(target.parse().unwrap()),
         service: None,
         named: Vec::new(),
+        start_tls: None,
         peer: None,
     }
 }

@@ -1,26 +1,35 @@
-//! The connection of an application, as flows read and write it: as it is, or inside TLS.
+//! The connection of an application, as flows read and write it: as it is, inside TLS, or an HTTP/2 stream behind a pipe.
 
 use std::{
     io::{self, BufRead, ErrorKind, Read, Write},
-    net::Shutdown,
+    net::{Shutdown, SocketAddr},
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Poll, ready},
 };
 
 use refrain_proto::limits::BLOCK_BYTES_MAX;
 use rustls::{ServerConfig, server::Accepted};
 use socket2::SockRef;
-use tokio::net::TcpStream;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use super::{failed, pipe::PipeEnd, prepare};
 
 /// Room for a read into a buffer that is full.
 const READ_BYTES: usize = 4 << 10;
 
-/// A connection, plain or inside TLS. Its reads and writes do as much as is possible at once.
+/// A connection. Its reads and writes do as much as is possible at once.
 pub(crate) enum Connection {
     Plain(TcpStream),
     InsideTls(Box<InsideTls>),
+    /// To another task, which has a stream of HTTP/2.
+    Piped(PipeEnd),
 }
 
 impl From<TcpStream> for Connection {
@@ -29,26 +38,59 @@ impl From<TcpStream> for Connection {
     }
 }
 
-impl From<InsideTls> for Connection {
-    fn from(inside: InsideTls) -> Connection {
-        Connection::InsideTls(Box::new(inside))
+impl From<Box<InsideTls>> for Connection {
+    fn from(inside: Box<InsideTls>) -> Connection {
+        Connection::InsideTls(inside)
+    }
+}
+
+impl From<PipeEnd> for Connection {
+    fn from(pipe: PipeEnd) -> Connection {
+        Connection::Piped(pipe)
     }
 }
 
 impl Connection {
     /// Its socket.
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    pub(crate) fn tcp(&self) -> io::Result<&TcpStream> {
         match self {
-            Connection::Plain(tcp) => tcp,
-            Connection::InsideTls(inside) => &inside.tcp,
+            Connection::Plain(tcp) => Ok(tcp),
+            Connection::InsideTls(inside) => Ok(&inside.tcp),
+            Connection::Piped(_) => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Prepares its socket for an application, see [`prepare`].
+    pub(crate) fn prepare(&self) {
+        if let Ok(tcp) = self.tcp() {
+            prepare(tcp);
+        }
+    }
+
+    /// Has what was written arrive when the connection is closed, which would be a reset otherwise.
+    pub(crate) fn close_in_order(&self) -> io::Result<()> {
+        match self.tcp() {
+            Ok(tcp) => SockRef::from(tcp).set_linger(None),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Waits until the connection has failed, without reading from it.
+    pub(crate) async fn failed(&self) -> io::Error {
+        match self {
+            Connection::Plain(tcp) => failed(tcp).await,
+            Connection::InsideTls(inside) => failed(&inside.tcp).await,
+            Connection::Piped(pipe) => pipe.failed().await,
         }
     }
 
     /// Waits until a read may find something.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self {
+            Connection::Plain(tcp) => tcp.readable().await,
             Connection::InsideTls(inside) if inside.has_more.load(Ordering::Relaxed) => Ok(()),
-            connection => connection.tcp().readable().await,
+            Connection::InsideTls(inside) => inside.tcp.readable().await,
+            Connection::Piped(pipe) => pipe.readable().await,
         }
     }
 
@@ -57,6 +99,7 @@ impl Connection {
         match self {
             Connection::Plain(tcp) => tcp.try_read(buffer),
             Connection::InsideTls(inside) => inside.try_read(buffer),
+            Connection::Piped(pipe) => pipe.try_read(buffer),
         }
     }
 
@@ -65,6 +108,7 @@ impl Connection {
         match self {
             Connection::Plain(tcp) => Ok(tcp.peek(&mut [0]).await? > 0),
             Connection::InsideTls(inside) => inside.has_more().await,
+            Connection::Piped(pipe) => pipe.has_more().await,
         }
     }
 
@@ -88,7 +132,11 @@ impl Connection {
 
     /// Waits until a write may take something.
     pub(crate) async fn writable(&self) -> io::Result<()> {
-        self.tcp().writable().await
+        match self {
+            Connection::Plain(tcp) => tcp.writable().await,
+            Connection::InsideTls(inside) => inside.tcp.writable().await,
+            Connection::Piped(pipe) => pipe.writable().await,
+        }
     }
 
     /// Takes some of `bytes`.
@@ -96,6 +144,7 @@ impl Connection {
         match self {
             Connection::Plain(tcp) => tcp.try_write(bytes),
             Connection::InsideTls(inside) => inside.try_write(bytes),
+            Connection::Piped(pipe) => pipe.try_write(bytes),
         }
     }
 
@@ -115,18 +164,26 @@ impl Connection {
     /// Waits until all that was taken has left.
     pub(crate) async fn flush(&self) -> io::Result<()> {
         match self {
-            Connection::Plain(_) => Ok(()),
+            Connection::Plain(_) | Connection::Piped(_) => Ok(()),
             Connection::InsideTls(inside) => inside.flush().await,
         }
     }
 
     /// Ends this direction. All that was taken has left.
     pub(crate) async fn finish(&self) -> io::Result<()> {
-        if let Connection::InsideTls(inside) = self {
-            inside.session().send_close_notify();
-            inside.flush().await?;
-        }
-        SockRef::from(self.tcp()).shutdown(Shutdown::Write)
+        let tcp = match self {
+            Connection::Plain(tcp) => tcp,
+            Connection::InsideTls(inside) => {
+                inside.session().send_close_notify();
+                inside.flush().await?;
+                &inside.tcp
+            }
+            Connection::Piped(pipe) => {
+                pipe.finish();
+                return Ok(());
+            }
+        };
+        SockRef::from(tcp).shutdown(Shutdown::Write)
     }
 }
 
@@ -141,15 +198,15 @@ pub(crate) struct InsideTls {
 
 impl InsideTls {
     /// Continues the session on its connection.
-    pub(crate) fn new(tcp: TcpStream, session: impl Into<rustls::Connection>) -> InsideTls {
+    pub(crate) fn new(tcp: TcpStream, session: impl Into<rustls::Connection>) -> Box<InsideTls> {
         let mut session = session.into();
         session.set_buffer_limit(Some(BLOCK_BYTES_MAX));
-        InsideTls {
+        Box::new(InsideTls {
             tcp,
             session: Mutex::new(session),
             // The last bytes of the handshake may have brought some.
             has_more: AtomicBool::new(true),
-        }
+        })
     }
 
     /// Makes the handshake with a client whose hello came.
@@ -157,7 +214,7 @@ impl InsideTls {
         tcp: TcpStream,
         accepted: Accepted,
         config: Arc<ServerConfig>,
-    ) -> io::Result<InsideTls> {
+    ) -> io::Result<Box<InsideTls>> {
         let session = accepted
             .into_connection(config)
             .map_err(|(error, mut alert)| {
@@ -255,6 +312,27 @@ impl InsideTls {
         }
     }
 
+    /// Whether both sides chose this protocol (ALPN).
+    pub(crate) fn speaks(&self, protocol: &[u8]) -> bool {
+        self.session().alpn_protocol() == Some(protocol)
+    }
+
+    pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.tcp.peer_addr()
+    }
+
+    /// Waits until all that was taken has left.
+    fn poll_sent(&self, context: &mut Context) -> Poll<io::Result<()>> {
+        loop {
+            match self.send(&mut self.session()) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(self.tcp.poll_write_ready(context))?;
+                }
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
     async fn flush(&self) -> io::Result<()> {
         loop {
             let sent = self.send(&mut self.session());
@@ -263,6 +341,56 @@ impl InsideTls {
                 result => return result,
             }
         }
+    }
+}
+
+impl AsyncRead for InsideTls {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context,
+        buffer: &mut ReadBuf,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            match self.try_read(buffer.initialize_unfilled()) {
+                Ok(read) => {
+                    buffer.advance(read);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(self.tcp.poll_read_ready(context))?;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for InsideTls {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match self.try_write(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(self.tcp.poll_write_ready(context))?;
+                }
+                Ok(0) if !bytes.is_empty() => ready!(self.poll_sent(context))?,
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
+        self.poll_sent(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
+        // Said once more, it changes nothing.
+        self.session().send_close_notify();
+        ready!(self.poll_sent(context))?;
+        Poll::Ready(SockRef::from(&self.tcp).shutdown(Shutdown::Write))
     }
 }
 

@@ -50,8 +50,15 @@ pub enum Chunk {
 /// The next bytes of a body that are of one kind.
 struct Piece {
     bytes: usize,
-    /// Whether they are content, or frame it.
-    is_content: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Content,
+    Framing,
+    /// A line behind the last chunk, with its end.
+    Trailer,
 }
 
 impl Body {
@@ -79,13 +86,33 @@ impl Body {
     pub(crate) fn take_content(&mut self, bytes: &mut Vec<u8>) -> usize {
         let (mut taken, mut kept) = (0, 0);
         while let Some(piece) = self.next_piece(&bytes[taken..]) {
-            if piece.is_content {
+            if piece.kind == Kind::Content {
                 bytes.copy_within(taken..taken + piece.bytes, kept);
                 kept += piece.bytes;
             }
             taken += piece.bytes;
         }
         bytes.truncate(kept);
+        taken
+    }
+
+    /// The same, and appends what was taken to `content` and `trailers`, without its framing.
+    pub(crate) fn split(
+        &mut self,
+        bytes: &[u8],
+        content: &mut Vec<u8>,
+        trailers: &mut Vec<u8>,
+    ) -> usize {
+        let mut taken = 0;
+        while let Some(piece) = self.next_piece(&bytes[taken..]) {
+            let own = &bytes[taken..taken + piece.bytes];
+            match piece.kind {
+                Kind::Content => content.extend(own),
+                Kind::Trailer => trailers.extend(own),
+                Kind::Framing => {}
+            }
+            taken += piece.bytes;
+        }
         taken
     }
 
@@ -107,7 +134,7 @@ impl Body {
         let first = *bytes.first()?;
         let content = |bytes| Piece {
             bytes,
-            is_content: true,
+            kind: Kind::Content,
         };
         match self {
             Body::Counted(0) | Body::Malformed => None,
@@ -127,12 +154,19 @@ impl Body {
             }
             Body::Chunked(Chunk::LastLf) if first == b'\n' => {
                 *self = Body::NONE;
-                Some(Piece::FRAMING)
+                Some(Piece::of_byte(Kind::Framing))
             }
             Body::Chunked(chunk) => match chunk.after(first) {
                 Some(next) => {
+                    let is_trailer = match chunk {
+                        Chunk::TrailerStart => next == Chunk::Trailer,
+                        chunk => matches!(chunk, Chunk::Trailer | Chunk::TrailerLf),
+                    };
                     *self = Body::Chunked(next);
-                    Some(Piece::FRAMING)
+                    Some(Piece::of_byte(match is_trailer {
+                        true => Kind::Trailer,
+                        false => Kind::Framing,
+                    }))
                 }
                 None => {
                     *self = Body::Malformed;
@@ -144,10 +178,9 @@ impl Body {
 }
 
 impl Piece {
-    const FRAMING: Piece = Piece {
-        bytes: 1,
-        is_content: false,
-    };
+    fn of_byte(kind: Kind) -> Piece {
+        Piece { bytes: 1, kind }
+    }
 }
 
 impl Chunk {
@@ -260,6 +293,23 @@ mod tests {
             assert_eq!(body.take(bytes.as_bytes()), sound.len(), "{bytes:?}");
             assert_eq!(body, Body::Malformed, "{bytes:?}");
             assert_eq!(body.take(b"0\r\n\r\n"), 0, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn content_and_trailers_are_told_apart() {
+        let bytes = format!("4\r\nbody\r\n1;x\r\n\n\r\n0\r\nX-Sum: 1\r\nY: 2\r\n\r\n{NEXT}");
+        for step in 1..bytes.len() {
+            let (mut body, mut content, mut trailers) = (Body::CHUNKED, Vec::new(), Vec::new());
+            let mut taken = 0;
+            for piece in bytes.as_bytes().chunks(step) {
+                taken += body.split(piece, &mut content, &mut trailers);
+            }
+            assert_eq!(bytes.len() - taken, NEXT.len());
+            assert_eq!(
+                (content, trailers),
+                (b"body\n".to_vec(), b"X-Sum: 1\r\nY: 2\r\n".to_vec())
+            );
         }
     }
 

@@ -205,7 +205,7 @@ fn exchange(
     {
         return Err(HttpProxyError::Misdirected);
     }
-    let body = body_of(received, minor)?;
+    let body = framed_body(received, minor)?;
     // RFC 9110, section 7.8: not in HTTP/1.0. RFC 6455, section 4.1: by GET.
     let may_switch = minor == 1
         && method == "GET"
@@ -216,6 +216,8 @@ fn exchange(
     // end of the connection (RFC 9112, appendix C.2.2). Those that say who they are can be spared.
     let client_stays = fields::keep_open(received, minor)
         && (minor == 1 || fields::values(received, "Via").next().is_none());
+    // RFC 9110, section 10.1.4: the answer's chunks pass, and trailers with them.
+    let wants_trailers = minor == 1 && fields::lists(received, "TE", "trailers");
     if !may_switch && asking(&origin.target) == AcceptEncoding::Identity {
         accept_encoding::lower(received);
     }
@@ -241,12 +243,24 @@ fn exchange(
         // The client meant them for the site.
         secret.clear();
     }
-    if may_switch {
-        fields::push(&mut head, "Connection", b"Upgrade");
-        fields::push(&mut head, "Upgrade", WEBSOCKET.as_bytes());
-    } else if !client_stays {
+    let options = [
+        (may_switch, "Upgrade"),
         // Nobody will ask for more over this connection.
-        fields::push(&mut head, "Connection", b"close");
+        (!may_switch && !client_stays, "close"),
+        (wants_trailers, "TE"),
+    ];
+    let options: Vec<&str> = options
+        .iter()
+        .filter_map(|(is_there, option)| is_there.then_some(*option))
+        .collect();
+    if !options.is_empty() {
+        fields::push(&mut head, "Connection", options.join(", ").as_bytes());
+    }
+    if may_switch {
+        fields::push(&mut head, "Upgrade", WEBSOCKET.as_bytes());
+    }
+    if wants_trailers {
+        fields::push(&mut head, "TE", b"trailers");
     }
     let secret_from = head.len();
     head.extend(secret);
@@ -320,7 +334,7 @@ fn parse_authority(authority: &str) -> Result<Target, HttpProxyError> {
 }
 
 /// RFC 9112, section 6.3: where the body ends must have one reading.
-fn body_of(received: &[Header], minor: u8) -> Result<Body, HttpProxyError> {
+pub(super) fn framed_body(received: &[Header], minor: u8) -> Result<Body, HttpProxyError> {
     let mut lengths = fields::values(received, "Content-Length");
     let mut encodings = fields::values(received, "Transfer-Encoding");
     let length = (lengths.next(), lengths.next());

@@ -57,7 +57,7 @@ pub(super) enum Misrouted {
 #[non_exhaustive]
 pub enum ServiceError {
     /// No scheme, or another one.
-    #[error("the site must begin with https:// or http://")]
+    #[error("the site must begin with https://, http://, postgres://, smtp://, imap:// or ldap://")]
     Scheme,
     /// Something follows the host.
     #[error("a site has no path here: write {0}")]
@@ -147,6 +147,14 @@ impl Origin {
         }
     }
 
+    /// One with TLS.
+    pub(crate) fn of_tls(target: Target) -> Origin {
+        Origin {
+            target,
+            is_https: true,
+        }
+    }
+
     /// As URLs and `Host` have it: without the port that the scheme implies.
     pub(super) fn authority(&self) -> String {
         match self.target.port == default_port(self.is_https) {
@@ -155,10 +163,16 @@ impl Origin {
         }
     }
 
-    /// The flow that leads there.
-    pub(crate) fn flow_target(&self) -> FlowTarget {
+    /// The flow that leads there. It may be one of several of the same client, with this number.
+    pub(crate) fn flow_target(&self, exchanges: Option<u32>) -> FlowTarget {
+        let exchanges = exchanges.filter(|_| self.is_https);
+        let protocols = match exchanges {
+            Some(_) => Protocols::http(),
+            None => Protocols::http1(),
+        };
         FlowTarget {
-            tls: self.is_https.then(Protocols::http1),
+            tls: self.is_https.then_some(protocols),
+            exchanges,
             ..self.target.clone().into()
         }
     }

@@ -169,15 +169,16 @@ impl Client {
         };
         let idle = self.listener.policy().timeouts.idle;
         prepare(&tcp);
-        prepare(self.connection.tcp());
+        let client = self.connection.tcp()?;
+        prepare(client);
         let activity = Activity::new();
         tokio::select! {
-            ended = both_ways(self.connection.tcp(), early, &tcp, &activity) => ended?,
+            ended = both_ways(client, early, &tcp, &activity) => ended?,
             // Both are reset.
             () = activity.idle_for(idle) => return Ok(()),
         }
         // Both directions have ended: what is still on its way is to arrive.
-        for ended in [&tcp, self.connection.tcp()] {
+        for ended in [&tcp, client] {
             SockRef::from(ended).set_linger(None)?;
         }
         Ok(())

@@ -62,6 +62,6 @@ impl Client {
 
     /// Has the client's connection end by a reset, now and in the case of this process's death.
     pub(super) fn reset(&self) -> io::Result<()> {
-        SockRef::from(self.connection.tcp()).set_linger(Some(Duration::ZERO))
+        SockRef::from(self.connection.tcp()?).set_linger(Some(Duration::ZERO))
     }
 }

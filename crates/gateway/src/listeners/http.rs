@@ -10,15 +10,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Client, Listener, REQUEST_TIMEOUT};
 use crate::{
-    client_hello::Beginning,
+    client_hello::{Beginning, HTTP2},
     flow::{
         Ended, FlowHandle,
         connection::{Connection, InsideTls},
-        prepare,
     },
     http_proxy::{
         self, Addressing, Exchange, HEAD_BYTES_MAX, HttpProxyError, Origin, ProxyRequest, Purpose,
-        RequestHead,
+        Service,
     },
     own_certificate::HandshakeError,
     refusal::Refusal,
@@ -36,7 +35,23 @@ const LINGER: Duration = Duration::from_secs(1);
 /// A flow that the client's next request may use.
 pub(super) struct Kept {
     pub(super) origin: Origin,
-    pub(super) flow: FlowHandle,
+    pub(super) flow: ExchangeFlow,
+}
+
+/// A flow for exchanges with an origin.
+pub(super) struct ExchangeFlow {
+    pub(super) handle: FlowHandle,
+    /// Whether the other end may speak HTTP/2 with the origin, which knows no upgrade of a connection.
+    pub(super) may_be_http2: bool,
+}
+
+/// What follows a request that was served.
+pub(super) enum Next {
+    /// Another one: its client, what came of it, and a flow that it may use.
+    Request(Client, Vec<u8>, Option<Kept>),
+    Tunnel(Tunnel),
+    /// The client's connection has ended.
+    Nothing,
 }
 
 /// A tunnel that a client asks for.
@@ -48,18 +63,19 @@ pub(super) struct Tunnel {
 }
 
 impl Kept {
-    fn close(self) {
-        self.flow.close();
+    pub(super) fn close(self) {
+        self.flow.handle.close();
     }
 
     /// Begins an exchange with `origin`, if the flow leads there and is of use.
-    fn begin(self, origin: &Origin, head: &RequestHead) -> Option<(FlowHandle, usize)> {
-        let sent = match self.origin == *origin {
-            true => self.flow.begin(head),
+    fn begin(self, origin: &Origin, exchange: &Exchange) -> Option<(ExchangeFlow, usize)> {
+        let is_fit = !(self.flow.may_be_http2 && exchange.terms.may_switch);
+        let sent = match self.origin == *origin && is_fit {
+            true => self.flow.handle.begin(&exchange.head),
             false => None,
         };
         if sent.is_none() {
-            self.flow.close();
+            self.close();
             return None;
         }
         Some((self.flow, sent?))
@@ -86,6 +102,9 @@ impl Client {
 
     pub(super) async fn service(mut self) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
+        if let Some(site) = &listener.way_in.start_tls {
+            return self.start_tls(site).await;
+        }
         if let Some(service) = &listener.way_in.service {
             let addressing = Addressing::Service(Arc::clone(service));
             self.http(addressing, None).await?;
@@ -104,11 +123,7 @@ impl Client {
         };
         let (address, config) = (self.address, Arc::clone(&named.certificate.config));
         match self.accept(*accepted, config).await? {
-            Ok(client) => {
-                let service = Arc::clone(&named.service);
-                client.http(Addressing::Service(service), None).await?;
-                Ok(())
-            }
+            Ok(client) => client.site(Arc::clone(&named.service), None).await,
             Err(error) => {
                 let error = HandshakeError::from(error);
                 listener.refuse(&error, format!("TLS with {address} failed: {error}"));
@@ -145,6 +160,7 @@ impl Client {
             visit,
             descriptor,
             listener,
+            exchanges,
         } = self;
         let Connection::Plain(tcp) = connection else {
             return Err(io::ErrorKind::Unsupported.into());
@@ -158,10 +174,24 @@ impl Client {
             visit,
             descriptor,
             listener,
+            exchanges,
         }))
     }
 
-    fn log_handshake(&self, error: &HandshakeError) {
+    /// Serves requests to a site, of either version of HTTP. The first may use a flow that is open.
+    pub(super) async fn site(self, service: Arc<Service>, kept: Option<Kept>) -> io::Result<()> {
+        match &self.connection {
+            Connection::InsideTls(inside) if inside.speaks(HTTP2) => {
+                self.http2(service, kept).await
+            }
+            _ => {
+                self.http(Addressing::Service(service), kept).await?;
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn log_handshake(&self, error: &HandshakeError) {
         let event = format!("TLS with {} failed: {error}", self.address);
         self.listener.refuse(error, event);
     }
@@ -186,7 +216,7 @@ impl Client {
         addressing: Addressing,
         mut kept: Option<Kept>,
     ) -> io::Result<Option<Tunnel>> {
-        prepare(self.connection.tcp());
+        self.connection.prepare();
         let mut received = Vec::new();
         let mut deadline = Instant::now() + REQUEST_TIMEOUT;
         loop {
@@ -199,85 +229,100 @@ impl Client {
                 Some(Ok(request)) => request,
                 Some(Err(error)) => {
                     kept.into_iter().for_each(Kept::close);
-                    let reason = format!("refused an HTTP client: {error}");
-                    self.listener.refuse(&error, reason);
-                    return self.answer(&error.response()).await.map(|()| None);
+                    return self.refuse_request(&error).await.map(|()| None);
                 }
             };
-            let ProxyRequest {
-                origin,
-                purpose,
-                credentials,
-            } = request;
             if addressing == Addressing::Proxy
-                && let Err(refused) = self.sign_in_basic(credentials.as_deref()).await
+                && let Err(refused) = self.sign_in_basic(request.credentials.as_deref()).await
             {
                 kept.into_iter().for_each(Kept::close);
                 let response = http_proxy::sign_in_response(refused);
                 return self.answer(&response).await.map(|()| None);
             }
-            if let Err(refusal) = self.request_came() {
-                let response = self.refused(&origin, refusal);
-                return self.answer(&response).await.map(|()| None);
-            }
-            let mut exchange = match purpose {
-                Purpose::Exchange(exchange) => exchange,
-                Purpose::Tunnel => {
-                    kept.into_iter().for_each(Kept::close);
-                    return Ok(Some(Tunnel {
-                        client: self,
-                        origin,
-                        received,
-                    }));
-                }
+            (self, received, kept) = match self.serve(request, received, kept).await? {
+                Next::Request(client, received, kept) => (client, received, kept),
+                Next::Tunnel(tunnel) => return Ok(Some(tunnel)),
+                Next::Nothing => return Ok(None),
             };
-            let result = self
-                .exchange(&origin, &mut exchange, &mut received, kept.take())
-                .await;
-            let (ended, flow) = match result {
-                Ok(ended) => ended,
-                Err(refusal) => {
-                    let response = self.refused(&origin, refusal);
-                    return self
-                        .answer(response_to(&exchange, &response))
-                        .await
-                        .map(|()| None);
-                }
-            };
-            match ended {
-                Ended::Complete {
-                    flow_stays: true,
-                    client_stays: true,
-                } => kept = Some(Kept { origin, flow }),
-                Ended::Complete { client_stays, .. } => {
-                    flow.close();
-                    if !client_stays {
-                        return self.end().await.map(|()| None);
-                    }
-                }
-                Ended::Switched => {
-                    self.run(flow, received).await;
-                    return Ok(None);
-                }
-                Ended::Failed { failure, .. } => {
-                    drop(flow);
-                    let reason = format!("a request to {origin} failed: {failure}");
-                    self.listener.refuse(&failure, reason);
-                    let response = failure.response();
-                    return self
-                        .answer(response_to(&exchange, &response))
-                        .await
-                        .map(|()| None);
-                }
-                Ended::Truncated { is_visible: true } => {
-                    drop(flow);
-                    return self.end().await.map(|()| None);
-                }
-                // The connection is reset, see `prepare`.
-                Ended::Truncated { is_visible: false } | Ended::ClientFailed => return Ok(None),
-            }
             deadline = Instant::now() + REQUEST_TIMEOUT;
         }
+    }
+
+    pub(super) async fn refuse_request(self, error: &HttpProxyError) -> io::Result<()> {
+        let reason = format!("refused an HTTP client: {error}");
+        self.listener.refuse(error, reason);
+        self.answer(&error.response()).await
+    }
+
+    /// Has a request answered. `received` is what came behind its head, and `kept` a flow that it may use.
+    pub(super) async fn serve(
+        self,
+        request: ProxyRequest,
+        mut received: Vec<u8>,
+        kept: Option<Kept>,
+    ) -> io::Result<Next> {
+        let ProxyRequest {
+            origin, purpose, ..
+        } = request;
+        if let Err(refusal) = self.request_came() {
+            let response = self.refused(&origin, refusal);
+            return self.answer(&response).await.map(|()| Next::Nothing);
+        }
+        let mut exchange = match purpose {
+            Purpose::Exchange(exchange) => exchange,
+            Purpose::Tunnel => {
+                kept.into_iter().for_each(Kept::close);
+                return Ok(Next::Tunnel(Tunnel {
+                    client: self,
+                    origin,
+                    received,
+                }));
+            }
+        };
+        let result = self
+            .exchange(&origin, &mut exchange, &mut received, kept)
+            .await;
+        let (ended, flow) = match result {
+            Ok(ended) => ended,
+            Err(refusal) => {
+                let response = self.refused(&origin, refusal);
+                let response = response_to(&exchange, &response);
+                return self.answer(response).await.map(|()| Next::Nothing);
+            }
+        };
+        match ended {
+            Ended::Complete {
+                flow_stays: true,
+                client_stays: true,
+            } => {
+                let kept = Kept { origin, flow };
+                return Ok(Next::Request(self, received, Some(kept)));
+            }
+            Ended::Complete { client_stays, .. } => {
+                flow.handle.close();
+                if client_stays {
+                    return Ok(Next::Request(self, received, None));
+                }
+                self.end().await?;
+            }
+            Ended::Switched => {
+                self.run(flow.handle, received).await;
+            }
+            Ended::Failed { failure, .. } => {
+                drop(flow);
+                let reason = format!("a request to {origin} failed: {failure}");
+                self.listener.refuse(&failure, reason);
+                let response = failure.response();
+                self.answer(response_to(&exchange, &response)).await?;
+            }
+            Ended::Truncated { is_visible: true } => {
+                drop(flow);
+                self.end().await?;
+            }
+            // The connection is reset, see `prepare`.
+            Ended::Truncated { is_visible: false } | Ended::ClientFailed => {}
+        }
+        Ok(Next::Nothing)
     }
 
     /// Reads the head of the client's next request; nothing if none begins before `deadline`. What
@@ -344,7 +389,7 @@ impl Client {
         loop {
             let spoiled = async {
                 match kept {
-                    Some(kept) => kept.flow.spoiled().await,
+                    Some(kept) => kept.flow.handle.spoiled().await,
                     None => pending().await,
                 }
             };
@@ -365,10 +410,11 @@ impl Client {
         exchange: &mut Exchange,
         received: &mut Vec<u8>,
         kept: Option<Kept>,
-    ) -> Result<(Ended, FlowHandle), Refusal> {
+    ) -> Result<(Ended, ExchangeFlow), Refusal> {
         let idle = self.listener.policy().timeouts.idle;
-        if let Some((mut flow, sent)) = kept.and_then(|kept| kept.begin(origin, &exchange.head)) {
+        if let Some((mut flow, sent)) = kept.and_then(|kept| kept.begin(origin, exchange)) {
             let ended = flow
+                .handle
                 .exchange(&self.connection, received, exchange, sent, idle)
                 .await;
             if !matches!(
@@ -384,10 +430,17 @@ impl Client {
             // section 9.3.1). A new one answers or does not: the request is not sent a third time.
         }
         let write = |flow: &FlowHandle| flow.write_head(&exchange.head, 0);
-        let (mut flow, sent) = self.open_and_wait(origin.flow_target(), write).await?;
-        let ended = flow
+        let shared_by = self.exchanges.filter(|_| !exchange.terms.may_switch);
+        let target = origin.flow_target(shared_by);
+        let may_be_http2 = target.exchanges.is_some();
+        let (mut handle, sent) = self.open_and_wait(target, write).await?;
+        let ended = handle
             .exchange(&self.connection, received, exchange, sent, idle)
             .await;
+        let flow = ExchangeFlow {
+            handle,
+            may_be_http2,
+        };
         Ok((ended, flow))
     }
 
@@ -404,8 +457,11 @@ impl Client {
 
     /// Ends the connection such that the client gets all that was written.
     async fn end(self) -> io::Result<()> {
-        socket2::SockRef::from(self.connection.tcp()).set_linger(None)?;
+        self.connection.close_in_order()?;
         self.connection.finish().await?;
+        if let Connection::Piped(_) = self.connection {
+            return Ok(());
+        }
         let mut discarded = Vec::with_capacity(READ_BYTES);
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         while Instant::now() < deadline

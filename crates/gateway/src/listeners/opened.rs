@@ -11,11 +11,14 @@ use std::{
 
 use tokio::time::timeout;
 
-use super::{Client, REQUEST_TIMEOUT, http::Kept};
+use super::{
+    Client, REQUEST_TIMEOUT,
+    http::{ExchangeFlow, Kept},
+    http2,
+};
 use crate::{
-    client_hello::speaks_http1,
-    flow::FlowHandle,
-    http_proxy::{self, Addressing, Origin, Service},
+    client_hello::{HTTP2, offers, speaks_http},
+    http_proxy::{self, Origin, Service},
     opening::{Refused, authority::Authority},
     policy::Policy,
     refusal::Refusal,
@@ -51,6 +54,8 @@ impl Client {
         let authority = authority.filter(|_| is_named || granted.is_empty());
         let mut flow = None;
         if is_named && authority.is_some() && self.may_open(&policy, target) {
+            // It is not known yet which version of HTTP the client speaks.
+            self.exchanges = Some(http2::number());
             flow = self.open_origin(target).await;
         }
         let Some(authority) = authority.filter(|_| !is_named || flow.is_some()) else {
@@ -69,7 +74,7 @@ impl Client {
             let hello_of_client = hello.client_hello();
             let name = Host::from_name(hello_of_client.server_name()?).ok()?;
             let site = Target::new(name, target.port).ok()?;
-            speaks_http1(hello).then_some(site)
+            speaks_http(hello).then_some(site)
         });
         let site = site.filter(|site| match is_named {
             true => site == target,
@@ -78,6 +83,8 @@ impl Client {
         if let Some(site) = &site
             && flow.is_none()
         {
+            let offers_http2 = hello.as_deref().is_some_and(|hello| offers(hello, HTTP2));
+            self.exchanges = offers_http2.then(http2::number);
             flow = self.open_origin(site).await;
         }
         let (Some(hello), Some(site), Some(flow)) = (hello, site, flow) else {
@@ -100,10 +107,9 @@ impl Client {
     }
 
     /// Reaches the server. Nothing if connections to it pass.
-    async fn open_origin(&self, site: &Target) -> Option<FlowHandle> {
-        let opened = self
-            .open_and_wait(origin_of(site).flow_target(), |_| 0)
-            .await;
+    async fn open_origin(&self, site: &Target) -> Option<ExchangeFlow> {
+        let target = origin_of(site).flow_target(self.exchanges);
+        let opened = self.open_and_wait(target, |_| 0).await;
         if let Err(refusal @ (Refusal::Tls(_) | Refusal::TlsUnknown)) = &opened {
             let memory = &self.listener.gateway.opening;
             if memory.cannot_open(&site.host.to_string(), Instant::now()) {
@@ -111,7 +117,11 @@ impl Client {
                 self.listener.log("unopened", event);
             }
         }
-        opened.ok().map(|(flow, _)| flow)
+        let (handle, _) = opened.ok()?;
+        Some(ExchangeFlow {
+            handle,
+            may_be_http2: self.exchanges.is_some(),
+        })
     }
 
     /// Makes the handshake as the server, and serves the requests. If the client does not accept the certificate, its
@@ -120,7 +130,7 @@ impl Client {
         self,
         hello: rustls::server::Accepted,
         site: Target,
-        flow: FlowHandle,
+        flow: ExchangeFlow,
         authority: &Authority,
     ) -> io::Result<()> {
         let (listener, address) = (Arc::clone(&self.listener), self.address);
@@ -137,9 +147,7 @@ impl Client {
                 let origin = origin_of(&site);
                 let service = Arc::new(Service::of_origin(origin.clone()));
                 let kept = Kept { origin, flow };
-                client
-                    .http(Addressing::Service(service), Some(kept))
-                    .await?;
+                client.site(service, Some(kept)).await?;
             }
             Err(refused) => {
                 if let Some(passes) = memory.refused(address, &name, refused, Instant::now()) {
@@ -174,7 +182,7 @@ impl Unopened {
             early,
             is_granted,
         } = self;
-        match client.open_and_wait(origin.flow_target(), |_| 0).await {
+        match client.open_and_wait(origin.flow_target(None), |_| 0).await {
             Ok((flow, _)) => {
                 if !is_granted {
                     client.connection.write_all(http_proxy::TUNNEL_OPEN).await?;
@@ -194,8 +202,5 @@ impl Unopened {
 }
 
 fn origin_of(site: &Target) -> Origin {
-    Origin {
-        target: site.clone(),
-        is_https: true,
-    }
+    Origin::of_tls(site.clone())
 }

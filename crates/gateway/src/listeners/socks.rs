@@ -31,7 +31,7 @@ impl Client {
         let mut received = Vec::new();
         match self.socks5_target(&mut received).await {
             Ok(target) => {
-                let granted = socks5::reply_granted(self.connection.tcp().local_addr()?);
+                let granted = socks5::reply_granted(self.connection.tcp()?.local_addr()?);
                 self.connect_to("SOCKS5", &target, received, &granted, socks5::reply_refused)
                     .await
             }

@@ -21,13 +21,13 @@ impl Client {
         // First: whatever happens from here on, the client sees a reset and not an end.
         self.reset()?;
         let listener = Arc::clone(&self.listener);
-        let client = self.connection.tcp().peer_addr()?;
+        let client = self.connection.tcp()?.peer_addr()?;
         if listener.gateway.gate.is_probe(client) {
             return Ok(());
         }
         let redirected = listener.redirected.as_ref();
         let names = redirected.map(|redirected| &*redirected.names);
-        let target = match original_target(self.connection.tcp(), names) {
+        let target = match original_target(self.connection.tcp()?, names) {
             Ok(target) => target,
             Err(error) => {
                 let reason = format!("reset a connection from {}: {error}", self.address);
@@ -118,7 +118,7 @@ impl Client {
         how: Carriage,
         early: Vec<u8>,
     ) -> io::Result<()> {
-        let client = self.connection.tcp().peer_addr()?;
+        let client = self.connection.tcp()?.peer_addr()?;
         let header = match (how.client_address, target.socket_address()) {
             (ClientAddress::ProxyV2, Some(server)) => proxy_protocol::header(client, server),
             _ => Vec::new(),

@@ -172,6 +172,20 @@ fn a_service_has_a_listener_a_site_and_maybe_a_peer() {
             "10.0.0.1:5000=https://a.example",
             "--clients or --open-to-all",
         ),
+        ("5000=mysql://a.example", "the site must begin with"),
+        ("postgres://a.example", "--cert"),
+        ("postgres://5433=postgres://a.example", "--cert"),
+        (
+            "5433=postgres://a.example",
+            "begin the listener with postgres://",
+        ),
+        (
+            "smtp://25=postgres://a.example",
+            "begin the listener with postgres://",
+        ),
+        ("postgres://x=postgres://a.example", "invalid listener"),
+        ("postgres://a.example:x", "invalid host"),
+        ("postgres://a.example/name", "invalid host"),
     ] {
         let error = service(text).unwrap_err().to_string();
         assert!(error.contains(part), "{text}: {error}");

@@ -90,7 +90,9 @@ fn an_absolute_request_becomes_an_origin_request() {
     let expected = "GET /a?b=c HTTP/1.1\r\n\
          Host: example.org:8080\r\n\
          Accept: */*\r\n\
-         Via: 1.1 refrain\r\n\r\n";
+         Via: 1.1 refrain\r\n\
+         Connection: TE\r\n\
+         TE: trailers\r\n\r\n";
     assert_eq!(head, expected);
 }
 

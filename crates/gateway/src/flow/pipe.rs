@@ -1,0 +1,215 @@
+//! A connection between two tasks of this process: an HTTP/2 stream behaves to a flow like the connection of an
+//! application.
+//!
+//! As with TCP, each direction ends by itself. An end that is dropped before it has ended its own is a reset.
+
+use std::{
+    io::{self, ErrorKind},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tokio::sync::Notify;
+
+/// The bytes that a direction holds for its reader.
+const HELD_BYTES_MAX: usize = 64 << 10;
+
+/// What an empty direction keeps of its memory.
+const KEPT_BYTES_MAX: usize = 1 << 10;
+
+/// One end of a pipe. One task reads, and one writes.
+pub(crate) struct PipeEnd {
+    incoming: Arc<Direction>,
+    outgoing: Arc<Direction>,
+    common: Arc<Common>,
+}
+
+/// What both directions share.
+#[derive(Default)]
+struct Common {
+    is_reset: AtomicBool,
+    reset: Notify,
+}
+
+#[derive(Default)]
+struct Direction {
+    state: Mutex<State>,
+    readable: Notify,
+    writable: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    bytes: Vec<u8>,
+    /// How many of them were read.
+    read: usize,
+    has_ended: bool,
+    /// Nobody reads it any more.
+    is_unread: bool,
+}
+
+impl Direction {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("held for a moment")
+    }
+}
+
+impl PipeEnd {
+    /// Both ends of a new pipe.
+    pub(crate) fn pair() -> (PipeEnd, PipeEnd) {
+        let (one, other) = (Arc::<Direction>::default(), Arc::<Direction>::default());
+        let common = Arc::<Common>::default();
+        let end = |incoming: &Arc<Direction>, outgoing: &Arc<Direction>| PipeEnd {
+            incoming: Arc::clone(incoming),
+            outgoing: Arc::clone(outgoing),
+            common: Arc::clone(&common),
+        };
+        (end(&one, &other), end(&other, &one))
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match self.common.is_reset.load(Ordering::Acquire) {
+            true => Err(ErrorKind::ConnectionReset.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads what is there, 0 bytes at the end.
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.check()?;
+        let mut state = self.incoming.state();
+        let there = state.bytes.len() - state.read;
+        let read = there.min(buffer.len());
+        if read == 0 {
+            return match state.has_ended || buffer.is_empty() {
+                true => Ok(0),
+                false => Err(ErrorKind::WouldBlock.into()),
+            };
+        }
+        let from = state.read;
+        buffer[..read].copy_from_slice(&state.bytes[from..from + read]);
+        state.read += read;
+        if read == there {
+            state.read = 0;
+            state.bytes.clear();
+            state.bytes.shrink_to(KEPT_BYTES_MAX);
+        }
+        drop(state);
+        self.incoming.writable.notify_one();
+        Ok(read)
+    }
+
+    /// Takes some of `bytes`.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        let mut state = self.outgoing.state();
+        if state.has_ended || state.is_unread {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let room = HELD_BYTES_MAX - (state.bytes.len() - state.read);
+        let taken = room.min(bytes.len());
+        if taken == 0 && !bytes.is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        if state.bytes.len() + taken > state.bytes.capacity() {
+            let read = std::mem::take(&mut state.read);
+            state.bytes.drain(..read);
+        }
+        state.bytes.extend(&bytes[..taken]);
+        drop(state);
+        self.outgoing.readable.notify_one();
+        Ok(taken)
+    }
+
+    /// Waits until a read finds something, or the end.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        let something = async {
+            while {
+                let state = self.incoming.state();
+                state.bytes.len() == state.read && !state.has_ended
+            } {
+                self.incoming.readable.notified().await;
+            }
+        };
+        tokio::select! {
+            () = something => Ok(()),
+            error = self.failed() => Err(error),
+        }
+    }
+
+    /// Waits until a write takes something.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        let room = async {
+            while {
+                let state = self.outgoing.state();
+                !state.is_unread && state.bytes.len() - state.read >= HELD_BYTES_MAX
+            } {
+                self.outgoing.writable.notified().await;
+            }
+        };
+        tokio::select! {
+            () = room => Ok(()),
+            error = self.failed() => Err(error),
+        }
+    }
+
+    /// Writes all of `bytes`.
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.try_write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something can be read, and leaves it; false at the end.
+    pub(crate) async fn has_more(&self) -> io::Result<bool> {
+        self.readable().await?;
+        self.check()?;
+        let state = self.incoming.state();
+        Ok(state.bytes.len() > state.read)
+    }
+
+    /// Waits for a reset.
+    pub(crate) async fn failed(&self) -> io::Error {
+        loop {
+            let mut reset = std::pin::pin!(self.common.reset.notified());
+            // One that comes between the check and the wait is not missed.
+            reset.as_mut().enable();
+            if let Err(error) = self.check() {
+                return error;
+            }
+            reset.await;
+        }
+    }
+
+    /// Ends the outgoing direction.
+    pub(crate) fn finish(&self) {
+        self.outgoing.state().has_ended = true;
+        self.outgoing.readable.notify_one();
+    }
+
+    /// Resets both directions. What was not read is lost.
+    pub(crate) fn reset(&self) {
+        self.common.is_reset.store(true, Ordering::Release);
+        self.common.reset.notify_waiters();
+    }
+}
+
+impl Drop for PipeEnd {
+    fn drop(&mut self) {
+        if !self.outgoing.state().has_ended {
+            return self.reset();
+        }
+        self.incoming.state().is_unread = true;
+        self.incoming.writable.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests;

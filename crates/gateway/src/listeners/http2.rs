@@ -1,0 +1,279 @@
+//! Clients that speak HTTP/2. Each of their requests is an exchange over a flow of its own, so that none holds up another.
+//!
+//! A stream is a client of its own to what serves exchanges: it has a pipe for its connection.
+
+use std::{
+    future::{pending, poll_fn},
+    io,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::{
+    Reason, RecvStream,
+    server::{self, SendResponse},
+};
+use http::Request;
+use refrain_admission::Visit;
+use tokio::{
+    join, select,
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    Client, Listener, REQUEST_TIMEOUT,
+    http::{Kept, Next},
+};
+use crate::{
+    flow::{
+        connection::Connection,
+        http2::{Messages, Stop, receive_body},
+        pipe::PipeEnd,
+    },
+    http_proxy::{
+        self, Addressing, Body, HEAD_BYTES_MAX, HttpProxyError, Service,
+        http2::{AnswerHead, AsksFor, RequestText},
+    },
+    random::random_number,
+};
+
+/// The requests of a client at once.
+const STREAMS_MAX: u32 = 100;
+
+/// What a client may send of a request's body before it is read.
+const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+
+/// The same of all its requests.
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+
+/// Flows that are open for a client's next requests.
+const KEPT_MAX: usize = 16;
+
+/// Requests in succession that a client may give up before they are answered, within a minute.
+const GIVEN_UP_MAX: usize = 200;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A new number of a client's connection, see [`crate::target::FlowTarget::exchanges`].
+pub(super) fn number() -> u32 {
+    random_number() as u32
+}
+
+/// A client's connection.
+struct Session {
+    listener: Arc<Listener>,
+    address: IpAddr,
+    visit: Arc<Visit>,
+    service: Arc<Service>,
+    number: u32,
+    kept: Mutex<Vec<Kept>>,
+}
+
+impl Client {
+    /// Serves the requests of a client of HTTP/2 to a site. One may use a flow that is open.
+    pub(super) async fn http2(self, service: Arc<Service>, kept: Option<Kept>) -> io::Result<()> {
+        self.connection.prepare();
+        // An end without that of a stream is no end of an answer.
+        self.connection.close_in_order()?;
+        let Connection::InsideTls(inside) = self.connection else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let session = Arc::new(Session {
+            listener: self.listener,
+            address: self.address,
+            visit: self.visit,
+            service,
+            number: self.exchanges.unwrap_or_else(number),
+            kept: Mutex::new(kept.into_iter().collect()),
+        });
+        let handshake = server::Builder::new()
+            .max_concurrent_streams(STREAMS_MAX)
+            .initial_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_header_list_size(HEAD_BYTES_MAX as u32)
+            .enable_connect_protocol()
+            .handshake(*inside);
+        let connection = timeout(REQUEST_TIMEOUT, handshake).await;
+        let mut connection = connection
+            .map_err(|_| io::ErrorKind::TimedOut)?
+            .map_err(io::Error::other)?;
+        // Dropped, they end.
+        let mut streams = JoinSet::new();
+        let mut is_idle = std::pin::pin!(sleep_until(Instant::now() + REQUEST_TIMEOUT));
+        let (mut is_closing, mut given_up, mut since) = (false, 0, Instant::now());
+        let result = loop {
+            select! {
+                request = connection.accept() => match request {
+                    Some(Ok((request, respond))) => {
+                        session.visit.prove();
+                        streams.spawn(Arc::clone(&session).stream(request, respond));
+                    }
+                    Some(Err(error)) => break Err(io::Error::other(error)),
+                    None => break Ok(()),
+                },
+                Some(stream) = streams.join_next() => {
+                    if matches!(stream, Ok(true)) || since.elapsed() > MINUTE {
+                        (given_up, since) = (0, Instant::now());
+                    } else {
+                        given_up += 1;
+                    }
+                    if given_up > GIVEN_UP_MAX {
+                        // CVE-2023-44487: each costs a flow, and the client nothing.
+                        connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                        given_up = 0;
+                    }
+                    if streams.is_empty() {
+                        session.visit.wait();
+                        is_idle.as_mut().reset(Instant::now() + REQUEST_TIMEOUT);
+                    }
+                }
+                () = &mut is_idle, if streams.is_empty() => {
+                    if is_closing {
+                        break Ok(());
+                    }
+                    // What is on its way is answered.
+                    is_closing = true;
+                    connection.graceful_shutdown();
+                    is_idle.as_mut().reset(Instant::now() + REQUEST_TIMEOUT);
+                }
+            }
+        };
+        for kept in session.kept().drain(..) {
+            kept.close();
+        }
+        result
+    }
+
+    /// Serves the one request that a stream is.
+    async fn serve_stream(self, head: &[u8], session: &Session) -> io::Result<()> {
+        let addressing = Addressing::Service(Arc::clone(&session.service));
+        let policy = self.listener.policy();
+        let asking = |target: &_| policy.accept_encoding(target);
+        let parsed = http_proxy::parse_head(head, &addressing, asking);
+        let request = match parsed.and_then(|parsed| parsed.ok_or(HttpProxyError::Malformed)) {
+            Ok((request, _)) => request,
+            Err(error) => return self.refuse_request(&error).await,
+        };
+        let kept = session.take(&request.origin);
+        if let Next::Request(client, _, kept) = self.serve(request, Vec::new(), kept).await? {
+            kept.into_iter().for_each(|kept| session.keep(kept));
+            // Its answer is whole.
+            client.connection.finish().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().expect("held for a moment")
+    }
+
+    /// A flow for a request to this origin.
+    fn take(&self, origin: &http_proxy::Origin) -> Option<Kept> {
+        let mut kept = self.kept();
+        let nth = kept.iter().position(|kept| kept.origin == *origin)?;
+        Some(kept.swap_remove(nth))
+    }
+
+    fn keep(&self, flow: Kept) {
+        let mut kept = self.kept();
+        match kept.len() < KEPT_MAX {
+            true => kept.push(flow),
+            false => flow.close(),
+        }
+    }
+
+    /// Has a request answered. Says whether it was.
+    async fn stream(
+        self: Arc<Session>,
+        request: Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+    ) -> bool {
+        let (request, mut body) = request.into_parts();
+        let text = RequestText::of(&request, !body.is_end_stream());
+        drop(request);
+        let Ok(RequestText {
+            head,
+            framing,
+            asks_for,
+        }) = text
+        else {
+            respond.send_reset(Reason::PROTOCOL_ERROR);
+            return false;
+        };
+        let (outer, inner) = PipeEnd::pair();
+        let client = Client {
+            connection: inner.into(),
+            address: self.address,
+            visit: Arc::clone(&self.visit),
+            descriptor: Mutex::new(None),
+            listener: Arc::clone(&self.listener),
+            exchanges: Some(self.number),
+        };
+        let serving = async {
+            let served = client.serve_stream(&head, &self).await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "a client's HTTP/2 stream failed");
+            }
+        };
+        let receiving = async {
+            match receive_body(&mut body, framing, &outer).await {
+                Ok(()) if matches!(asks_for, AsksFor::WebSocket(_)) => outer.finish(),
+                // The request is not read any further.
+                Ok(()) | Err(Stop::Pipe(_)) => {}
+                Err(_) => outer.reset(),
+            }
+            pending::<()>().await;
+        };
+        let answering = async {
+            let answered = answer(&outer, &mut respond, &asks_for).await;
+            if let Err(reason) = answered {
+                respond.send_reset(reason);
+                outer.reset();
+            }
+            answered.is_ok()
+        };
+        select! {
+            ((), is_answered) = async { join!(serving, answering) } => is_answered,
+            () = receiving => false,
+        }
+    }
+}
+
+/// Sends the answer that comes out of the pipe, up to its end.
+async fn answer(
+    pipe: &PipeEnd,
+    respond: &mut SendResponse<Bytes>,
+    asks_for: &AsksFor,
+) -> Result<(), Reason> {
+    let mut messages = Messages::of(pipe);
+    let (answer, body) = loop {
+        let head = select! {
+            head = messages.head() => head,
+            _ = poll_fn(|context| respond.poll_reset(context)) => return Err(Reason::CANCEL),
+        };
+        let head = head.ok().flatten().ok_or(Reason::INTERNAL_ERROR)?;
+        match AnswerHead::of(&head, asks_for).map_err(|_| Reason::INTERNAL_ERROR)? {
+            AnswerHead::Interim(answer) => {
+                let sent = respond.send_informational(answer);
+                sent.map_err(|_| Reason::INTERNAL_ERROR)?;
+            }
+            AnswerHead::Switched(answer) => break (answer, Body::UntilClose),
+            AnswerHead::Final(answer, body) => break (answer, body),
+        }
+    };
+    let is_empty = messages.is_empty(&body);
+    let sent = respond.send_response(answer, is_empty);
+    let mut stream = sent.map_err(|_| Reason::INTERNAL_ERROR)?;
+    if is_empty {
+        return Ok(());
+    }
+    let sent = messages.send_body(body, &mut stream).await;
+    sent.map_err(|stop| match stop {
+        Stop::Stream(_) => Reason::CANCEL,
+        _ => Reason::INTERNAL_ERROR,
+    })
+}

@@ -1,0 +1,310 @@
+//! Sites that speak HTTP/2: the exchanges of a client's flows are streams of one connection.
+
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    net::IpAddr,
+    sync::{Arc, Mutex, Weak},
+};
+
+use bytes::Bytes;
+use h2::{
+    RecvStream,
+    client::{self, ResponseFuture, SendRequest},
+};
+use http::{Method, Request, Response};
+use tokio::{select, time::timeout};
+
+use super::Targets;
+use crate::{
+    client_hello::HTTP2,
+    flow::{
+        connection::{Connection, InsideTls},
+        http2::{Messages, Stop, receive_body},
+        pipe::PipeEnd,
+    },
+    http_proxy::{self, Body, HEAD_BYTES_MAX, Origin, http2},
+    refusal::Refusal,
+    target::{FlowTarget, Protocols, Target},
+};
+
+/// What a site may send of an answer before it is read.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+
+/// The same of all answers of a connection.
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+
+/// How often a request is sent which the site has not looked at, since it was about to close the connection.
+const ATTEMPTS: usize = 2;
+
+/// The sites that flows lead to, each by a client's connection.
+#[derive(Clone, Default)]
+pub(crate) struct Sites(Arc<Mutex<KnownSites>>);
+
+/// By the number of the client's connection, too.
+type KnownSites = HashMap<(Target, u32), Weak<Site>>;
+
+/// A site for the flows of one client's connection. It is forgotten with the last of them, and its connection closed.
+#[derive(Default)]
+struct Site {
+    /// Held while a connection is made, so that the first flows do not make several.
+    version: tokio::sync::Mutex<Version>,
+}
+
+#[derive(Default)]
+enum Version {
+    #[default]
+    Unknown,
+    /// Each flow has a connection of its own.
+    Http1,
+    Http2 {
+        sender: SendRequest<Bytes>,
+        address: Option<IpAddr>,
+    },
+}
+
+/// A flow's connection to a site.
+enum Reached {
+    Http1(Box<InsideTls>),
+    Http2(SendRequest<Bytes>, Option<IpAddr>),
+}
+
+impl Sites {
+    fn of(&self, target: &Target, client: u32) -> Arc<Site> {
+        let mut sites = self.0.lock().expect("held for a moment");
+        let known = sites.get(&(target.clone(), client));
+        if let Some(site) = known.and_then(Weak::upgrade) {
+            return site;
+        }
+        sites.retain(|_, site| site.strong_count() > 0);
+        let site = Arc::new(Site::default());
+        sites.insert((target.clone(), client), Arc::downgrade(&site));
+        site
+    }
+}
+
+impl Targets {
+    /// Reaches the site of a flow with exchanges of the client's connection that has this number.
+    pub(super) async fn connect_for_exchanges(
+        &self,
+        asked: &FlowTarget,
+        client: u32,
+    ) -> Result<(Connection, Option<IpAddr>), Refusal> {
+        let site = self.sites.of(&asked.target, client);
+        match self.reach(asked, &site).await? {
+            Reached::Http1(inside) => {
+                let address = inside.peer_addr().ok().map(|address| address.ip());
+                Ok((inside.into(), address))
+            }
+            Reached::Http2(sender, address) => {
+                let (outer, inner) = PipeEnd::pair();
+                let exchanges = Exchanges {
+                    targets: self.clone(),
+                    asked: asked.clone(),
+                    site,
+                };
+                tokio::spawn(async move {
+                    if let Err(error) = exchanges.serve(&outer, sender).await {
+                        tracing::debug!(target = %exchanges.asked, %error, "an exchange ended");
+                    }
+                });
+                Ok((inner.into(), address))
+            }
+        }
+    }
+
+    async fn reach(&self, asked: &FlowTarget, site: &Site) -> Result<Reached, Refusal> {
+        let policy = self.policy.load();
+        let reaching = async {
+            let mut version = site.version.lock().await;
+            match &*version {
+                Version::Http2 { sender, address } => {
+                    if let Ok(sender) = sender.clone().ready().await {
+                        return Ok(Reached::Http2(sender, *address));
+                    }
+                }
+                Version::Http1 => {
+                    drop(version);
+                    let inside = self.speak_tls(asked, &Protocols::http1(), &policy).await?;
+                    return Ok(Reached::Http1(inside));
+                }
+                Version::Unknown => {}
+            }
+            let inside = self.speak_tls(asked, &Protocols::http(), &policy).await?;
+            if !inside.speaks(HTTP2) {
+                *version = Version::Http1;
+                return Ok(Reached::Http1(inside));
+            }
+            let address = inside.peer_addr().ok().map(|address| address.ip());
+            let sender = begin(inside).await?;
+            *version = Version::Http2 {
+                sender: sender.clone(),
+                address,
+            };
+            Ok(Reached::Http2(sender, address))
+        };
+        // The other end waits no longer.
+        let reached = timeout(policy.timeouts.connect, reaching).await;
+        reached.map_err(|_| Refusal::TimedOut)?
+    }
+}
+
+/// Begins HTTP/2 on a connection, which lives as long as somebody uses it.
+async fn begin(inside: Box<InsideTls>) -> Result<SendRequest<Bytes>, Refusal> {
+    let connection = Connection::from(inside);
+    connection.prepare();
+    let _ = connection.close_in_order();
+    let Connection::InsideTls(inside) = connection else {
+        return Err(Refusal::Other);
+    };
+    let handshake = client::Builder::new()
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .handshake(*inside)
+        .await;
+    let (sender, connection) =
+        handshake.map_err(|error| Refusal::Tls(format!("HTTP/2 failed: {error}").into()))?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "an HTTP/2 connection to a site failed");
+        }
+    });
+    Ok(sender)
+}
+
+/// The exchanges of a flow, one after the other.
+struct Exchanges {
+    targets: Targets,
+    asked: FlowTarget,
+    site: Arc<Site>,
+}
+
+impl Exchanges {
+    /// Serves them up to the flow's end.
+    async fn serve(&self, pipe: &PipeEnd, sender: SendRequest<Bytes>) -> Result<(), Stop> {
+        let mut messages = Messages::of(pipe);
+        let mut sender = Some(sender);
+        while let Some(head) = messages.head().await? {
+            let is_whole = select! {
+                is_whole = self.exchange(&head, &mut messages, pipe, &mut sender) => is_whole?,
+                // Dropped, the stream is cancelled.
+                error = pipe.failed() => return Err(error.into()),
+            };
+            if !is_whole {
+                break;
+            }
+        }
+        pipe.finish();
+        Ok(())
+    }
+
+    /// Has a request answered. Says whether both have passed whole, so that another may follow.
+    async fn exchange(
+        &self,
+        head: &[u8],
+        messages: &mut Messages<'_>,
+        pipe: &PipeEnd,
+        sender: &mut Option<SendRequest<Bytes>>,
+    ) -> Result<bool, Stop> {
+        let Ok((request, body)) = http2::request(head) else {
+            pipe.write_all(&http_proxy::malformed_response()).await?;
+            return Ok(false);
+        };
+        for attempt in 1.. {
+            let reached = match sender.take() {
+                Some(sender) => Ok(sender),
+                None => self.sender().await,
+            };
+            let reached = match reached {
+                Ok(reached) => reached,
+                Err(refusal) => {
+                    let origin = Origin::of_tls(self.asked.target.clone());
+                    let response = http_proxy::refused_response(refusal, &origin);
+                    pipe.write_all(&response).await?;
+                    return Ok(false);
+                }
+            };
+            let may_repeat = attempt < ATTEMPTS && body.has_ended();
+            match pass(&request, body.clone(), messages, pipe, reached).await {
+                Err(Stop::Stream(error)) if may_repeat && was_not_looked_at(&error) => {}
+                passed => return passed,
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    async fn sender(&self) -> Result<SendRequest<Bytes>, Refusal> {
+        match self.targets.reach(&self.asked, &self.site).await? {
+            Reached::Http2(sender, _) => Ok(sender),
+            // A site that has changed its mind is asked anew by another flow.
+            Reached::Http1(_) => Err(Refusal::TargetReset),
+        }
+    }
+}
+
+/// Sends a request, and passes its answer. Says whether all of both has passed.
+async fn pass(
+    request: &Request<()>,
+    body: Body,
+    messages: &mut Messages<'_>,
+    pipe: &PipeEnd,
+    mut sender: SendRequest<Bytes>,
+) -> Result<bool, Stop> {
+    let is_head = request.method() == Method::HEAD;
+    let is_bodyless = body.has_ended();
+    let (response, mut stream) = sender.send_request(request.clone(), is_bodyless)?;
+    let sending = async {
+        match is_bodyless {
+            true => Ok(()),
+            false => messages.send_body(body, &mut stream).await,
+        }
+    };
+    let answering = pass_answer(response, pipe, is_head);
+    tokio::pin!(sending, answering);
+    let mut sent = None;
+    loop {
+        select! {
+            biased;
+            result = &mut sending, if sent.is_none() => match result {
+                // The answer may say why.
+                Err(Stop::Stream(_)) => sent = Some(false),
+                result => {
+                    result?;
+                    sent = Some(true);
+                }
+            },
+            answered = &mut answering => {
+                answered?;
+                return Ok(sent == Some(true));
+            }
+        }
+    }
+}
+
+async fn pass_answer(
+    mut response: ResponseFuture,
+    pipe: &PipeEnd,
+    is_head: bool,
+) -> Result<(), Stop> {
+    while let Some(interim) = poll_fn(|context| response.poll_informational(context)).await {
+        let (interim, ()) = interim?.into_parts();
+        pipe.write_all(&http2::answer_text(&interim, is_head)?.0)
+            .await?;
+    }
+    let (answer, mut body): (_, RecvStream) = Response::into_parts(response.await?);
+    let (mut text, framing) = http2::answer_text(&answer, is_head)?;
+    if body.is_end_stream() {
+        text.extend(framing.end());
+        return Ok(pipe.write_all(&text).await?);
+    }
+    pipe.write_all(&text).await?;
+    receive_body(&mut body, framing, pipe).await
+}
+
+/// Whether a site says that it has done nothing about a request (RFC 9113, section 8.7).
+fn was_not_looked_at(error: &h2::Error) -> bool {
+    let reason = error.reason();
+    error.is_go_away() && error.is_remote() || reason == Some(h2::Reason::REFUSED_STREAM)
+}

@@ -1,0 +1,584 @@
+//! HTTP/2: clients of a service and of opened names, and sites, each by either version.
+#![allow(missing_docs, reason = "a test's own")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod peers;
+
+use std::{future::poll_fn, net::SocketAddr, path::Path, time::Duration};
+
+use bytes::Bytes;
+use common::{
+    addresses::free_address,
+    certificate::certificate,
+    digest, eventually,
+    nginx::{Nginx, assert_kept},
+    programs::{are_installed, run_ok},
+    site::Pair,
+    websocket,
+};
+use peers::{Client, Seen, content, runtime, send, serve, soon, tls};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    runtime::Runtime,
+};
+
+/// A site, and a near end that serves it by its own name.
+struct World {
+    folder: tempfile::TempDir,
+    runtime: Runtime,
+    near: SocketAddr,
+    pair: Pair,
+    seen: Seen,
+}
+
+/// A pair whose near end serves what is at this port of localhost.
+fn served(folder: &Path, port: u16) -> (Pair, SocketAddr) {
+    let near = free_address();
+    let [certificate, key] =
+        ["tls.crt", "tls.key"].map(|name| folder.join(name).display().to_string());
+    let pair = Pair::start(
+        &["--origin-ca", &certificate],
+        &[
+            "--service",
+            &format!("https://{near}=https://localhost:{port}"),
+            "--cert",
+            &certificate,
+            "--cert-key",
+            &key,
+        ],
+    );
+    (pair, near)
+}
+
+impl World {
+    /// Starts it with a site that speaks these protocols, if openssl is there.
+    fn start(protocols: &[&str]) -> Option<World> {
+        if !are_installed(&["openssl"]) {
+            return None;
+        }
+        let (folder, runtime) = (certificate(), runtime());
+        let (site, seen) = serve(&runtime, folder.path(), protocols);
+        let (pair, near) = served(folder.path(), site.port());
+        Some(World {
+            folder,
+            runtime,
+            near,
+            pair,
+            seen,
+        })
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect(self.near, self.folder.path()).await
+    }
+}
+
+#[test]
+fn a_request_reaches_the_site_as_it_was_meant() {
+    let Some(world) = World::start(&["h2"]) else {
+        return;
+    };
+    world.runtime.block_on(async {
+        let client = world.client().await;
+        let request = client.request("GET", "/seen?a=b");
+        let request = request
+            .header("cookie", "a=1")
+            .header("cookie", "b=2")
+            .header("te", "trailers")
+            .header("authorization", "Bearer x")
+            .header("accept-encoding", "gzip");
+        let answer = client.ask(request.body(()).expect("a request"), None).await;
+        let text = String::from_utf8(answer.expect("an answer").body).expect("text");
+        let mut lines: Vec<&str> = text.lines().collect();
+        let first = lines.remove(0);
+        assert!(first.starts_with("GET https://localhost:"), "{first}");
+        assert!(first.ends_with("/seen?a=b"), "{first}");
+        lines.sort_unstable();
+        let expected = [
+            "accept-encoding: identity",
+            "authorization: Bearer x",
+            "cookie: a=1; b=2",
+            "te: trailers",
+            "via: 1.1 refrain",
+        ];
+        assert_eq!(lines, expected);
+        // Another name than the site's.
+        let request = http::Request::builder().uri("https://other.example/seen");
+        let answer = client.ask(request.body(()).expect("a request"), None).await;
+        assert_eq!(answer.expect("an answer").head.status, 421);
+        let head = client.request("HEAD", "/1000").body(()).expect("a request");
+        let answer = client.ask(head, None).await.expect("an answer");
+        assert_eq!(
+            (
+                answer.head.headers["content-length"].as_bytes(),
+                answer.body
+            ),
+            (&b"1000"[..], vec![])
+        );
+    });
+}
+
+#[test]
+fn bodies_and_trailers_pass_both_ways_at_once() {
+    let Some(world) = World::start(&["h2"]) else {
+        return;
+    };
+    world.runtime.block_on(async {
+        let client = world.client().await;
+        let body = content(3_000_000);
+        let post = client.request("POST", "/echo").body(()).expect("a request");
+        let answer = client
+            .ask(post, Some(body.clone().into()))
+            .await
+            .expect("an answer");
+        assert_eq!(digest(&answer.body), digest(&body));
+        assert_eq!(answer.trailers.expect("trailers")["x-bytes"], "3000000");
+
+        // One message after the other, each after the answer to the one before; then trailers.
+        let post = client.request("POST", "/echo").header("te", "trailers");
+        let mut sender = client.sender.clone();
+        let (response, mut stream) = sender
+            .send_request(post.body(()).expect("a request"), false)
+            .expect("a stream");
+        let mut echo = soon("a head", response).await.expect("a head").into_body();
+        for round in 0..20 {
+            let message = Bytes::from(format!("message {round}"));
+            send(&mut stream, message.clone()).await.expect("a stream");
+            let mut came = Vec::new();
+            while came.len() < message.len() {
+                let data = soon("an echo", echo.data())
+                    .await
+                    .expect("more")
+                    .expect("data");
+                echo.flow_control()
+                    .release_capacity(data.len())
+                    .expect("capacity");
+                came.extend(data);
+            }
+            assert_eq!(came, message);
+        }
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("x-own", "1".parse().expect("a value"));
+        stream.send_trailers(trailers).expect("a stream");
+        assert!(soon("the end", echo.data()).await.is_none());
+        let trailers = soon("trailers", echo.trailers())
+            .await
+            .expect("an end")
+            .expect("trailers");
+        assert_eq!(
+            (&trailers["x-own"], &trailers["x-bytes"]),
+            (&"1".parse().unwrap(), &"190".parse().unwrap())
+        );
+
+        let answer = client.get("/only-trailers").await.expect("an answer");
+        assert_eq!(answer.head.headers["grpc-status"], "5");
+        assert!(answer.is_only_head);
+    });
+}
+
+#[test]
+fn interim_answers_and_trailers_pass_on_all_four_pairs_of_versions() {
+    for site in ["h2", "http/1.1"] {
+        let Some(world) = World::start(&[site]) else {
+            return;
+        };
+        world.runtime.block_on(async {
+            let client = world.client().await;
+            let request = client.request("GET", "/hints").body(()).expect("a request");
+            let mut sender = client.sender.clone();
+            let (mut response, _) = sender.send_request(request, true).expect("a stream");
+            let hints = poll_fn(|context| response.poll_informational(context));
+            let hints = soon("hints", hints).await.expect("hints").expect("hints");
+            assert_eq!((hints.status().as_u16(), &hints.headers()["link"]), (103, &"x".parse().unwrap()));
+            let mut body = soon("a head", response).await.expect("a head").into_body();
+            assert_eq!(soon("a body", body.data()).await.expect("data").expect("data"), "ok");
+            let trailers = async {
+                while body.data().await.is_some() {}
+                body.trailers().await
+            };
+            let trailers = soon("trailers", trailers).await.expect("an end").expect("trailers");
+            assert_eq!(trailers["x-sum"], "7");
+
+            // A client of HTTP/1.1, whose exchanges a site of HTTP/2 only does not take.
+            let mut stream = tls(world.near, world.folder.path(), &["http/1.1"]).await;
+            let host = format!("localhost:{}", world.near.port());
+            let request = format!("GET /hints HTTP/1.1\r\nHost: {host}\r\nTE: trailers\r\nConnection: TE, close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.expect("a connection");
+            let mut answer = Vec::new();
+            let _ = soon("an answer", stream.read_to_end(&mut answer)).await;
+            let answer = String::from_utf8_lossy(&answer);
+            match site {
+                "h2" => assert!(answer.contains("it does not speak HTTP/1.1"), "{answer}"),
+                _ => {
+                    for part in ["HTTP/1.1 103 ", "HTTP/1.1 200 ", "\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n"] {
+                        assert!(answer.contains(part), "{part}: {answer}");
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn requests_of_a_client_share_a_connection_to_the_site_and_none_holds_up_another() {
+    let Some(world) = World::start(&["h2", "http/1.1"]) else {
+        return;
+    };
+    world.runtime.block_on(async {
+        let client = world.client().await;
+        // Nobody reads these.
+        let mut unread = Vec::new();
+        for path in ["/wait", "/5000000", "/5000000"] {
+            let request = client.request("GET", path).body(()).expect("a request");
+            let mut sender = client.sender.clone().ready().await.expect("a connection");
+            let (response, _) = sender.send_request(request, true).expect("a stream");
+            unread.push(soon("a head", response).await.expect("a head"));
+        }
+        let many = (0..60).map(|round| client.get(if round % 2 == 0 { "/30000" } else { "/seen" }));
+        for (round, answer) in futures_of(many).await.into_iter().enumerate() {
+            let answer = answer.expect("an answer");
+            if round % 2 == 0 {
+                assert_eq!(digest(&answer.body), digest(&content(30_000)));
+            }
+        }
+        assert_eq!(world.seen.connections(), 1);
+        // Those that are read after all.
+        for response in unread.drain(1..) {
+            let mut body = response.into_body();
+            let mut all = Vec::new();
+            while let Some(data) = soon("data", body.data()).await {
+                let data = data.expect("data");
+                body.flow_control()
+                    .release_capacity(data.len())
+                    .expect("capacity");
+                all.extend(data);
+            }
+            assert_eq!(digest(&all), digest(&content(5_000_000)));
+        }
+        // Another client has another.
+        let other = world.client().await;
+        other.get("/seen").await.expect("an answer");
+        assert_eq!(world.seen.connections(), 2);
+        // Given up by the client, a request ends at the site.
+        drop(unread);
+        let gone = async {
+            while world.seen.resets().is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        soon("a reset at the site", gone).await;
+        assert_eq!(world.seen.resets(), [h2::Reason::CANCEL]);
+    });
+    // With the clients, the connections to the site end.
+    let flows = || world.pair.far.peer().flows_open;
+    eventually("no flow is left", || (flows() == 0).then_some(()));
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_a_reset_and_a_connection_that_ends_is_made_anew() {
+    let Some(world) = World::start(&["h2"]) else {
+        return;
+    };
+    world.runtime.block_on(async {
+        let client = world.client().await;
+        let error = client.get("/reset").await.expect_err("a reset");
+        assert_eq!(error.reason(), Some(h2::Reason::INTERNAL_ERROR));
+        for _ in 0..5 {
+            let answers = ["/go-away", "/1000", "/1000", "/go-away", "/1000", "/seen"]
+                .map(|path| client.get(path));
+            for answer in futures_of(answers).await {
+                assert_eq!(answer.expect("an answer").head.status, 200);
+            }
+        }
+        assert!(world.seen.connections() > 1);
+    });
+}
+
+/// Waits for all at once.
+async fn futures_of<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut waiting: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, done) in waiting.iter_mut().zip(&mut done) {
+            if done.is_none()
+                && let std::task::Poll::Ready(result) = future.as_mut().poll(context)
+            {
+                *done = Some(result);
+            }
+        }
+        match done.iter().all(Option::is_some) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
+#[test]
+fn a_client_that_gives_up_request_after_request_is_cut_off_and_nobody_else() {
+    let Some(world) = World::start(&["h2"]) else {
+        return;
+    };
+    world.runtime.block_on(async {
+        let other = world.client().await;
+        for waits in [false, true] {
+            let client = world.client().await;
+            let mut sent = 0;
+            while !client.ended.is_finished() && sent < 2000 {
+                let Ok(mut sender) = client.sender.clone().ready().await else {
+                    break;
+                };
+                let request = client.request("GET", "/wait").body(());
+                let Ok((response, mut stream)) =
+                    sender.send_request(request.expect("a request"), true)
+                else {
+                    break;
+                };
+                // The site is at it by then.
+                if waits && soon("a head", response).await.is_err() {
+                    break;
+                }
+                stream.send_reset(h2::Reason::CANCEL);
+                sent += 1;
+            }
+            assert!(sent < 2000);
+            let ended = soon("the end of the connection", client.ended).await;
+            let error = ended.expect("a task").expect_err("an error");
+            let is_calm = error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
+            assert!(is_calm || error.is_io(), "{error}");
+            other.get("/seen").await.expect("an answer");
+        }
+    });
+}
+
+/// Raw frames that a library would not send. Each ends the stream or the connection, and reaches no site.
+#[test]
+fn malformed_requests_reach_no_site() {
+    let Some(world) = World::start(&["h2"]) else {
+        return;
+    };
+    let literal = |name: &str, value: &str| {
+        let mut bytes = vec![0, name.len() as u8];
+        bytes.extend(name.as_bytes());
+        bytes.push(value.len() as u8);
+        bytes.extend(value.as_bytes());
+        bytes
+    };
+    let usual = [
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":path", "/1000"),
+        (":authority", "localhost"),
+    ];
+    let with = |further: &[(&str, &str)]| {
+        let fields = usual.iter().chain(further);
+        let block: Vec<u8> = fields
+            .flat_map(|(name, value)| literal(name, value))
+            .collect();
+        block
+    };
+    let instead = |index: usize, field: (&str, &str)| {
+        let mut fields = usual;
+        fields[index] = field;
+        fields
+            .iter()
+            .flat_map(|(name, value)| literal(name, value))
+            .collect::<Vec<u8>>()
+    };
+    let blocks = [
+        with(&[("transfer-encoding", "chunked")]),
+        with(&[("connection", "close")]),
+        with(&[("content-length", "5"), ("content-length", "6")]),
+        with(&[("content-length", "5")]),
+        with(&[("x", "a\r\nb: c")]),
+        with(&[("x", "a\nb")]),
+        with(&[("x\r\ny", "a")]),
+        with(&[("x y", "a")]),
+        with(&[("X", "a")]),
+        with(&[(":path", "/2000")]),
+        with(&[("x", "a"), (":status", "200")]),
+        with(&[("host", "other.example")]),
+        instead(0, (":method", "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET")),
+        instead(0, (":method", "PO ST")),
+        instead(2, (":path", "/1000 HTTP/1.1\r\nX: y")),
+        instead(2, (":path", "/a b")),
+        instead(2, (":path", "")),
+        instead(3, (":authority", "a b")),
+        instead(3, (":authority", "user@localhost")),
+        instead(3, (":authority", "localhost\r\nX: y")),
+    ];
+    world.runtime.block_on(async {
+        for block in blocks {
+            let mut stream = tls(world.near, world.folder.path(), &["h2"]).await;
+            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+            let length = block.len() as u32;
+            bytes.extend(&length.to_be_bytes()[1..]);
+            // HEADERS with END_HEADERS and END_STREAM.
+            bytes.extend([1, 0x5, 0, 0, 0, 1]);
+            bytes.extend(&block);
+            stream.write_all(&bytes).await.expect("a connection");
+            let mut came = Vec::new();
+            let is_over = async {
+                loop {
+                    if stream.read_buf(&mut came).await.unwrap_or(0) == 0 || has_ended(&came) {
+                        return;
+                    }
+                }
+            };
+            soon("an end", is_over).await;
+        }
+    });
+    assert_eq!(world.seen.streams(), 0);
+}
+
+/// Whether frames have ended stream 1, or the connection.
+fn has_ended(mut frames: &[u8]) -> bool {
+    while frames.len() >= 9 {
+        let length = u32::from_be_bytes([0, frames[0], frames[1], frames[2]]) as usize;
+        let (kind, flags, stream) = (frames[3], frames[4], frames[8]);
+        let ends = (kind == 3 || (kind == 0 || kind == 1) && flags & 1 == 1) && stream == 1;
+        if ends || kind == 7 {
+            return true;
+        }
+        let Some(rest) = frames.get(9 + length..) else {
+            return false;
+        };
+        frames = rest;
+    }
+    false
+}
+
+#[test]
+fn a_websocket_of_http2_is_an_upgrade_at_the_site() {
+    if !are_installed(&["openssl", "socat"]) {
+        return;
+    }
+    let (folder, runtime) = (certificate(), runtime());
+    // TLS in front of a server of HTTP/1.1 without it.
+    let (site, echo) = (free_address(), websocket::start_echo());
+    let listen = format!(
+        "OPENSSL-LISTEN:{},bind=127.0.0.1,fork,reuseaddr,verify=0,cert=tls.crt,key=tls.key",
+        site.port()
+    );
+    let mut socat = std::process::Command::new("socat")
+        .args([listen, format!("TCP:{echo}")])
+        .current_dir(folder.path())
+        .spawn()
+        .expect("socat starts");
+    eventually("socat listens", || std::net::TcpStream::connect(site).ok());
+    let (_pair, near) = served(folder.path(), site.port());
+    runtime.block_on(async {
+        let client = Client::connect(near, folder.path()).await;
+        let enabled = async {
+            while !client.sender.is_extended_connect_protocol_enabled() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        soon("the setting", enabled).await;
+        let request = client
+            .request("CONNECT", "/echo")
+            .header("sec-websocket-version", "13");
+        let mut request = request.body(()).expect("a request");
+        request
+            .extensions_mut()
+            .insert(h2::ext::Protocol::from_static("websocket"));
+        let mut sender = client.sender.clone();
+        let (response, mut stream) = sender.send_request(request, false).expect("a stream");
+        let response = soon("a head", response).await.expect("a head");
+        assert_eq!(response.status(), 200);
+        let mut body = response.into_body();
+        // A text of five bytes, masked with zeros; it comes back without a mask. Then a close.
+        send(&mut stream, Bytes::from_static(b"\x81\x85\0\0\0\0hello"))
+            .await
+            .expect("a stream");
+        let mut came = Vec::new();
+        while came.len() < 7 {
+            came.extend(
+                soon("an echo", body.data())
+                    .await
+                    .expect("more")
+                    .expect("data"),
+            );
+        }
+        assert_eq!(came, b"\x81\x05hello");
+        send(&mut stream, Bytes::from_static(b"\x88\x80\0\0\0\0"))
+            .await
+            .expect("a stream");
+        stream.send_data(Bytes::new(), true).expect("a stream");
+        let rest = async { while body.data().await.is_some_and(|data| data.is_ok()) {} };
+        soon("the end", rest).await;
+    });
+    let _ = socat.kill();
+    let _ = socat.wait();
+}
+
+/// curl by HTTP/2 to nginx by either version.
+#[test]
+fn curl_gets_what_nginx_serves_and_the_second_transfer_is_small() {
+    if !are_installed(&["nginx", "curl", "openssl"]) {
+        return;
+    }
+    for http2 in ["http2 on", "http2 off"] {
+        let nginx = Nginx::start_with_tls_and_http2(http2.ends_with("on"));
+        let page = nginx.serve_letters("page", 1, 2_000_000);
+        let site = nginx.https.expect("it has TLS");
+        let folder = nginx.certificate().parent().expect("a folder").to_owned();
+        let (pair, near) = served(&folder, site.port());
+        let curl = |arguments: &[&str]| {
+            let always = "--silent --show-error --fail --noproxy * --http2 --cacert tls.crt";
+            let always: Vec<&str> = always.split(' ').collect();
+            run_ok("curl", &folder, &[&always, arguments].concat())
+        };
+        let url = |path: &str| format!("https://localhost:{}/{path}", near.port());
+        let page_url = url("page");
+        let version = [
+            "--output",
+            "/dev/null",
+            "--write-out",
+            "%{http_version}",
+            &page_url,
+        ];
+        assert_eq!(curl(&version), b"2", "{http2}");
+        assert_eq!(digest(&curl(&[&page_url])), digest(&page));
+        let before = pair.far.link_bytes();
+        assert_eq!(digest(&curl(&[&page_url])), digest(&page));
+        let again = pair.far.link_bytes() - before;
+        assert!(
+            again < 40_000,
+            "{again} bytes for the second transfer, {http2}"
+        );
+        let part = curl(&["--range", "1000000-1000999", &page_url]);
+        assert_eq!(part, &page[1_000_000..1_001_000]);
+        let body = pair.site.path("body");
+        std::fs::write(&body, &page).expect("a new file");
+        let body = format!("@{}", body.display());
+        let post = url("post");
+        assert_kept(&curl(&["--data-binary", &body, &post]), &page);
+        let expect = [
+            "--header",
+            "Expect: 100-continue",
+            "--data-binary",
+            &body,
+            &post,
+        ];
+        assert_kept(&curl(&expect), &page);
+        // The fields of an answer are those of the site.
+        let head = |port: u16| {
+            let url = format!("https://localhost:{port}/page");
+            let head = String::from_utf8(curl(&["--head", &url])).expect("text");
+            let lines = head.lines().map(str::to_ascii_lowercase);
+            let mut lines: Vec<String> = lines
+                .filter(|line| {
+                    !["http/", "date:", "connection:", "via:"]
+                        .iter()
+                        .any(|name| line.starts_with(name))
+                })
+                .collect();
+            lines.sort_unstable();
+            lines
+        };
+        assert_eq!(head(near.port()), head(site.port()));
+    }
+}
