@@ -153,6 +153,7 @@ fn say(attack: Attack, flow: FlowId, target: &str, frames: &mut Vec<u8>) {
                 len: BLOCK_BYTES_MAX,
                 offset: None,
                 position_step: Some(0),
+                is_secret: false,
                 check: 0,
                 tokens: Stream {
                     compressed: true,

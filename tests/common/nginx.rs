@@ -49,8 +49,13 @@ impl Nginx {
 
     /// Starts it over HTTP and HTTPS, with or without HTTP/2 inside TLS.
     pub(crate) fn start_with_tls_and_http2(has_http2: bool) -> Nginx {
+        Nginx::start_with_tls_and_http2_and_lines(has_http2, "")
+    }
+
+    /// The same with further lines for its server in its configuration.
+    pub(crate) fn start_with_tls_and_http2_and_lines(has_http2: bool, lines: &str) -> Nginx {
         let version = if has_http2 { " http2" } else { "" };
-        Nginx::start_with(Some(free_address()), version, "")
+        Nginx::start_with(Some(free_address()), version, lines)
     }
 
     fn start_with(https: Option<SocketAddr>, version: &str, lines: &str) -> Nginx {

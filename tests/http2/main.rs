@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod grpc;
 mod peers;
 
 use std::{future::poll_fn, net::SocketAddr, path::Path, time::Duration};

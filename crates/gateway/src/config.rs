@@ -52,7 +52,7 @@ use tracing::level_filters::LevelFilter;
 use crate::access::{Access, parse_client};
 use crate::address;
 use crate::arguments::{Check, Options, Program};
-use crate::http_proxy::AcceptEncoding;
+use crate::http_proxy::{AcceptEncoding, secrets::PrivateAnswers};
 use crate::intercept::{self, queue, rule::InterceptRule};
 use crate::keys::{PeerKeys, PrivateKey, PublicKey};
 use crate::machine;
@@ -147,6 +147,8 @@ config! {
         pub mode: Mode = settings.one(&MODE)?;
         /// What the HTTP proxy asks origins for.
         pub(crate) accept_encoding: AcceptEncoding = settings.one(&ACCEPT_ENCODING)?;
+        /// How this end sends the bodies of answers that shared caches must not keep.
+        pub(crate) private_answers: PrivateAnswers = settings.one(&PRIVATE_ANSWERS)?;
         /// How hard to look for repeats.
         pub effort: EffortMode = settings.one(&EFFORT)?;
         /// The congestion control of lanes.

@@ -16,7 +16,7 @@ use std::{
     io,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -32,7 +32,10 @@ use tokio::{
 use crate::{
     crumbs::Crumbs,
     flow::connection::Connection,
-    http_proxy::RequestHead,
+    http_proxy::{
+        RequestHead,
+        secrets::{Exchanges, Part},
+    },
     link::{FlowSignals, SharedLink, Standing},
     refusal::Refusal,
     socket::bound_unsent,
@@ -62,6 +65,8 @@ pub(crate) struct FlowHandle {
     link: Arc<SharedLink>,
     id: FlowId,
     signals: Arc<FlowSignals>,
+    /// Its exchanges, where what comes of the application may be secret.
+    exchanges: Option<Mutex<Exchanges>>,
     is_over: bool,
 }
 
@@ -72,8 +77,15 @@ impl FlowHandle {
             link,
             id,
             signals,
+            exchanges: None,
             is_over: false,
         }
+    }
+
+    /// The same, which carries these exchanges.
+    pub(crate) fn with_exchanges(mut self, exchanges: Exchanges) -> FlowHandle {
+        self.exchanges = Some(Mutex::new(exchanges));
+        self
     }
 
     /// What wakes the flow's task.
@@ -206,8 +218,17 @@ impl FlowHandle {
         drop(rest);
         loop {
             let all = |bytes: &[u8]| bytes.len();
-            let read = self.pass_in(connection, usize::MAX, all, activity, &mut crumbs);
-            if read.await? > 0 {
+            let read = match &self.exchanges {
+                None => {
+                    self.pass_in(connection, usize::MAX, all, activity, &mut crumbs)
+                        .await?
+                }
+                Some(exchanges) => {
+                    self.pass_parts(connection, exchanges, activity, &mut crumbs)
+                        .await?
+                }
+            };
+            if read > 0 {
                 continue;
             }
             if activity.has_failed() {
@@ -259,11 +280,64 @@ impl FlowHandle {
         }
     }
 
+    /// Reads once, and passes on what exchanges make of it. Says how many bytes were read: none at the end.
+    async fn pass_parts(
+        &self,
+        connection: &Connection,
+        exchanges: &Mutex<Exchanges>,
+        activity: &Activity,
+        crumbs: &mut Crumbs,
+    ) -> io::Result<usize> {
+        loop {
+            let room = self.room(connection).await?;
+            connection.readable().await?;
+            let mut parts = Vec::new();
+            let read = SCRATCH.with_borrow_mut(|buffer| {
+                let wanted = room.min(buffer.len());
+                let read = connection.try_read(&mut buffer[..wanted])?;
+                let mut exchanges = exchanges.lock().expect("held for a moment");
+                match read {
+                    0 => exchanges.finish(&mut parts),
+                    _ => exchanges.came(&buffer[..read], &mut parts),
+                }
+                Ok::<_, io::Error>(read)
+            });
+            let read = match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                read => read?,
+            };
+            if read > 0 {
+                activity.note_read();
+            }
+            for Part { bytes, is_secret } in parts {
+                let mut rest = &bytes[..];
+                loop {
+                    let taken = self.link.with(|link, now| match is_secret {
+                        true => link.write_secret(self.id, rest),
+                        false => link.write_and_confirm(now, self.id, rest),
+                    });
+                    rest = &rest[taken..];
+                    if rest.is_empty() {
+                        break;
+                    }
+                    self.writable(connection).await?;
+                }
+            }
+            if read > 0 {
+                crumbs.after_read(read).await;
+            }
+            return Ok(read);
+        }
+    }
+
     /// From the link to the application.
     async fn downwards(&self, connection: &Connection, activity: &Activity) -> io::Result<()> {
         let mut buffer = Vec::new();
         loop {
             let finished = self.take(&mut buffer);
+            if let Some(exchanges) = &self.exchanges {
+                exchanges.lock().expect("held for a moment").sent(&buffer);
+            }
             if buffer.len() > 1000 && Bug::LostByte.is_planted() {
                 buffer.pop();
             }

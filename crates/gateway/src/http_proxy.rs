@@ -32,6 +32,7 @@ pub mod http2;
 #[cfg(test)]
 mod reference;
 mod request;
+pub mod secrets;
 mod service;
 
 pub use accept_encoding::AcceptEncoding;

@@ -110,7 +110,7 @@ mod last_error;
 mod random;
 pub mod rate_limited_log;
 pub mod start;
-mod start_tls;
+pub mod start_tls;
 
 pub mod admin;
 pub mod check;

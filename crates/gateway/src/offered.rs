@@ -21,6 +21,7 @@ use crate::{
         FlowHandle,
         connection::{Connection, InsideTls},
     },
+    http_proxy::secrets::Exchanges,
     intercept::{self, ConnectError, answers::Answers},
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
@@ -82,7 +83,8 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
         _ = signals.over() => return,
     };
     match connected {
-        Ok((connected, address, FlowTarget { target, client, .. })) => {
+        Ok((connected, address, asked)) => {
+            let FlowTarget { target, client, .. } = asked;
             let host = target.host.to_string();
             let excluded = offer.excluded || policy.exclude.excludes(&host, address, target.port);
             link.with(|link, _| link.accept_flow(offer.flow, excluded));
@@ -93,6 +95,10 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
                 }
             };
             let idle = policy.timeouts.idle;
+            let handle = match asked.exchanges {
+                Some(_) => handle.with_exchanges(Exchanges::new(policy.private_answers)),
+                None => handle,
+            };
             tokio::select! {
                 _ = handle.run(connected, Vec::new(), idle) => {}
                 // It would wait for ever. Dropped, it is reset on both sides.
@@ -120,7 +126,9 @@ impl Targets {
     ) -> Result<(Connection, Option<IpAddr>, FlowTarget), Refusal> {
         let asked = FlowTarget::from_wire(text).map_err(|_| Refusal::NameNotResolved)?;
         let of_peer = |address: io::Result<SocketAddr>| address.ok().map(|address| address.ip());
-        if let Some(client) = asked.exchanges {
+        if let Some(client) = asked.exchanges
+            && asked.tls == Some(Protocols::http())
+        {
             let (connection, address) = self.connect_for_exchanges(&asked, client).await?;
             return Ok((connection, address, asked));
         }

@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction};
 use refrain_codec::marker::MarkerAlgorithm;
 use refrain_proto::SecondStage;
 
-use crate::http_proxy::AcceptEncoding;
+use crate::http_proxy::{AcceptEncoding, secrets::PrivateAnswers};
 
 /// One option: what it is called, who has it, and what it means.
 #[derive(Debug)]
@@ -402,7 +402,8 @@ options! {
              [HOST:]PORT=URL[,HOST[:PORT]...][@PEER]. Redirects to a HOST also go through this listener. PEER is a \
              peer's name or key. With only the site's URL, clients speak TLS with this end, at the URL's port of all \
              addresses, and it has the site's certificate (`cert`). https://[HOST:]PORT=URL is the same at another \
-             address. Beyond loopback it needs `clients` or `open_to_all`.")
+             address. URLs with postgres://, smtp://, imap:// or ldap:// are servers whose clients begin TLS after plain \
+             messages. They also need the certificate. Beyond loopback it needs `clients` or `open_to_all`.")
             .repeats().with_commas().entrance(Entrance::Service)
             .brief("Serve a web site at a local port");
         CERT = OptionSpec::new(NEAR, "cert", "FILE", Nothing,
@@ -478,6 +479,13 @@ options! {
         ORIGIN_CRL = OptionSpec::new(FAR, "origin_crl", "FILE", Nothing,
             "Refuse the certificates of HTTPS origins that are in this certificate revocation list (PEM or DER). Without \
              it, revoked certificates are accepted until they expire. Reloaded on SIGHUP.").repeats().reloads(FAR);
+        PRIVATE_ANSWERS = OptionSpec::new(FAR, "private_answers", PrivateAnswers::NAMES, Value("bypass"),
+            "Choose how this end sends bodies that shared caches must not keep, of HTTPS sites that near ends open \
+             (`service`, `open`): those with `Cache-Control: no-store` or `private`, and answers to requests with \
+             `Authorization`, unless they are `public`, `s-maxage` or `immutable`, or have a digest in their path. \
+             `bypass`: they are neither cached, nor compressed, nor stored, so their length shows nothing about others. \
+             `cache`: as other bodies, so that repeats are found, for example in private git repositories. Reloaded on \
+             SIGHUP.").reloads(FAR);
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),
             "Let only clients with these addresses connect to this end's listeners for applications: an address, \

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::{
     access::Access,
     config::{Config, Timeouts},
-    http_proxy::AcceptEncoding,
+    http_proxy::{AcceptEncoding, secrets::PrivateAnswers},
     intercept::rule::InterceptRule,
     keys::PublicKey,
     machine::is_of_this_machine,
@@ -38,6 +38,8 @@ pub(crate) struct Policy {
     pub(crate) intercept: Vec<InterceptRule>,
     /// What the HTTP proxy asks for, but of excluded targets.
     accept_encoding: AcceptEncoding,
+    /// How this end sends the bodies of answers that shared caches must not keep.
+    pub(crate) private_answers: PrivateAnswers,
     /// Who may use the listeners for applications.
     pub access: Access,
     /// When to give up.
@@ -66,6 +68,7 @@ impl Policy {
             exclude: config.exclude.clone(),
             intercept: config.intercept.clone(),
             accept_encoding: config.accept_encoding,
+            private_answers: config.private_answers,
             access: config.access.clone(),
             timeouts: config.timeouts,
         }

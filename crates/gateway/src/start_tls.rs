@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 /// A protocol in which TLS begins: a file below here, and a line here.
 #[derive(Debug)]
-pub(crate) struct StartTls {
+pub struct StartTls {
     /// In URLs, and on the wire.
     pub(crate) scheme: &'static str,
     /// The port that it has by custom.
@@ -43,10 +43,10 @@ static PROTOCOLS: &[StartTls] = &[
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
 /// The most messages before TLS.
-pub(crate) const MESSAGES_MAX: usize = 64;
+pub const MESSAGES_MAX: usize = 64;
 
 /// One side of the messages before TLS.
-pub(crate) trait Dialogue: Send {
+pub trait Dialogue: Send {
     /// What it says first.
     fn greeting(&self) -> Vec<u8> {
         Vec::new()
@@ -58,7 +58,7 @@ pub(crate) trait Dialogue: Send {
 
 /// What follows a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// It is not whole yet.
     More,
     /// This answer, and further messages.
@@ -84,13 +84,18 @@ impl StartTls {
         (self.refusal)(reason)
     }
 
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = &'static StartTls> {
+        PROTOCOLS.iter()
+    }
+
     /// A server's side.
-    pub(crate) fn as_server(&self) -> Box<dyn Dialogue> {
+    pub fn as_server(&self) -> Box<dyn Dialogue> {
         (self.as_server)()
     }
 
     /// A client's side.
-    pub(crate) fn as_client(&self) -> Box<dyn Dialogue> {
+    pub fn as_client(&self) -> Box<dyn Dialogue> {
         (self.as_client)()
     }
 }

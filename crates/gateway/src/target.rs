@@ -96,7 +96,7 @@ pub struct FlowTarget {
     /// connection. Flows with the same number share one there.
     pub exchanges: Option<u32>,
     /// If TLS begins within another protocol: which.
-    pub(crate) start: Option<&'static StartTls>,
+    pub start: Option<&'static StartTls>,
     /// The client whose address the target is to see, instead of that of the end that connects.
     pub client: Option<IpAddr>,
 }

@@ -82,7 +82,9 @@ pub(crate) mod block {
     pub(crate) const TOKENS_COMPRESSED: u8 = 2;
     pub(crate) const LITERALS_COMPRESSED: u8 = 4;
     pub(crate) const HAS_OFFSET: u8 = 8;
-    pub(crate) const FLAGS: u8 = LOGGED | TOKENS_COMPRESSED | LITERALS_COMPRESSED | HAS_OFFSET;
+    pub(crate) const SECRET: u8 = 16;
+    pub(crate) const FLAGS: u8 =
+        LOGGED | TOKENS_COMPRESSED | LITERALS_COMPRESSED | HAS_OFFSET | SECRET;
 }
 
 /// Bits of a hello's feature byte.
@@ -98,4 +100,5 @@ pub(crate) mod capability {
     pub(crate) const SHARES_WINDOW: u64 = 1;
     pub(crate) const HAS_LONG_SPAN: u64 = 2;
     pub(crate) const TLS_TO_TARGETS: u64 = 4;
+    pub(crate) const SECRET_BLOCKS: u64 = 8;
 }

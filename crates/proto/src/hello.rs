@@ -19,7 +19,7 @@
 //!   mask           1        bits of the PACK mask of its chunks
 //!                           and from version 2 on:
 //!   capabilities   varint   1: shares a window, of which its own size follows; 2: the span of its caches is long
-//!                           4: speaks TLS with targets
+//!                           4: speaks TLS with targets; 8: knows secret blocks
 //!   window         varint   plain bytes that this end can hold for its readers
 //! ```
 //!
@@ -76,6 +76,8 @@ pub struct Hello {
     pub has_long_span: bool,
     /// Whether this end speaks TLS with targets of which an OPEN says so.
     pub speaks_tls_to_targets: bool,
+    /// Whether this end keeps no copy of blocks that are marked as secret.
+    pub knows_secret_blocks: bool,
 }
 
 /// Why a hello is none that this end can answer.
@@ -118,6 +120,7 @@ impl Hello {
             window_bytes: None,
             has_long_span: false,
             speaks_tls_to_targets: false,
+            knows_secret_blocks: false,
         }
     }
 
@@ -140,7 +143,8 @@ impl Hello {
         let capability = |is_there: bool, bit: u64| if is_there { bit } else { 0 };
         let capabilities = capability(self.window_bytes.is_some(), SHARES_WINDOW)
             | capability(self.has_long_span, HAS_LONG_SPAN)
-            | capability(self.speaks_tls_to_targets, TLS_TO_TARGETS);
+            | capability(self.speaks_tls_to_targets, TLS_TO_TARGETS)
+            | capability(self.knows_secret_blocks, SECRET_BLOCKS);
         push_varint(&mut body, capabilities);
         self.window_bytes
             .into_iter()
@@ -217,6 +221,7 @@ impl Hello {
             window_bytes,
             has_long_span: capabilities & HAS_LONG_SPAN != 0,
             speaks_tls_to_targets: capabilities & TLS_TO_TARGETS != 0,
+            knows_secret_blocks: capabilities & SECRET_BLOCKS != 0,
         };
         (hello.instance != 0).then_some(hello)
     }
@@ -241,6 +246,7 @@ mod tests {
             window_bytes: Some(64 << 20),
             has_long_span: true,
             speaks_tls_to_targets: true,
+            knows_secret_blocks: true,
         }
     }
 
@@ -275,6 +281,7 @@ mod tests {
             window_bytes: None,
             has_long_span: false,
             speaks_tls_to_targets: false,
+            knows_secret_blocks: false,
             ..hello()
         };
         let mut bytes = written(without);
@@ -293,6 +300,7 @@ mod tests {
             window_bytes: None,
             has_long_span: false,
             speaks_tls_to_targets: false,
+            knows_secret_blocks: false,
             ..hello()
         };
         assert_eq!(read, expected);
@@ -330,9 +338,9 @@ mod tests {
         let capabilities = bytes.len() - 5;
         assert_eq!(
             u64::from(bytes[capabilities]),
-            SHARES_WINDOW | HAS_LONG_SPAN | TLS_TO_TARGETS
+            SHARES_WINDOW | HAS_LONG_SPAN | TLS_TO_TARGETS | SECRET_BLOCKS
         );
-        bytes[capabilities] |= 8;
+        bytes[capabilities] |= 16;
         bytes[11] += 2;
         bytes.extend([0x81, 1]);
         assert_eq!(Hello::read(&bytes), Ok(Some((hello(), bytes.len()))));

@@ -283,6 +283,7 @@ fn block_with_a_wrong_check(flow: FlowId) -> Vec<u8> {
         len: 1,
         offset: None,
         position_step: None,
+        is_secret: false,
         check: 0,
         tokens: stream(b""),
         literals: stream(b"x"),

@@ -366,6 +366,30 @@ fn rewrite(
     })
 }
 
+/// What follows the head of an answer.
+pub(super) enum Framed {
+    /// Another head.
+    Interim,
+    /// Another protocol.
+    Switched,
+    Final(Body),
+}
+
+/// Reads the head of an answer, as [`Answer`] does.
+pub(super) fn framed_answer(head: &[u8], is_head: bool) -> Option<Framed> {
+    let terms = AnswerTerms {
+        is_head,
+        may_switch: true,
+        client_minor: 1,
+        client_stays: true,
+    };
+    match rewrite(head, terms, None, true).ok()? {
+        Rewritten::Interim(_) => Some(Framed::Interim),
+        Rewritten::Switch(_) => Some(Framed::Switched),
+        Rewritten::Final { body, .. } => Some(Framed::Final(body)),
+    }
+}
+
 /// Appends the fields to `head`, and says what follows.
 fn frame(
     mut head: Vec<u8>,

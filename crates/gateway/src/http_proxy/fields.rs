@@ -61,7 +61,7 @@ pub(crate) fn push_end_to_end(
 }
 
 /// Whether knowledge of a field's value is enough to act as the client.
-fn is_secret(name: &str) -> bool {
+pub(super) fn is_secret(name: &str) -> bool {
     const NAMES: [&str; 2] = ["authorization", "cookie"];
     const PARTS: [&str; 5] = ["token", "secret", "password", "api-key", "apikey"];
     let name = name.to_ascii_lowercase();

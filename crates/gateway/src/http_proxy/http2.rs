@@ -49,7 +49,7 @@ pub struct RequestText {
     /// How its body follows.
     pub framing: Framing,
     /// What its answer depends on.
-    pub asks_for: AsksFor,
+    pub(crate) asks_for: AsksFor,
 }
 
 /// What a request asks for, as far as its answer depends on it.

@@ -163,16 +163,15 @@ impl Origin {
         }
     }
 
-    /// The flow that leads there. It may be one of several of the same client, with this number.
-    pub(crate) fn flow_target(&self, exchanges: Option<u32>) -> FlowTarget {
-        let exchanges = exchanges.filter(|_| self.is_https);
-        let protocols = match exchanges {
+    /// The flow of exchanges that leads there. With a number, flows of the same client may share a connection by HTTP/2.
+    pub(crate) fn flow_target(&self, shared_by: Option<u32>) -> FlowTarget {
+        let protocols = match shared_by {
             Some(_) => Protocols::http(),
             None => Protocols::http1(),
         };
         FlowTarget {
             tls: self.is_https.then_some(protocols),
-            exchanges,
+            exchanges: self.is_https.then(|| shared_by.unwrap_or_default()),
             ..self.target.clone().into()
         }
     }

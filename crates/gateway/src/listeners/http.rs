@@ -432,7 +432,7 @@ impl Client {
         let write = |flow: &FlowHandle| flow.write_head(&exchange.head, 0);
         let shared_by = self.exchanges.filter(|_| !exchange.terms.may_switch);
         let target = origin.flow_target(shared_by);
-        let may_be_http2 = target.exchanges.is_some();
+        let may_be_http2 = shared_by.is_some();
         let (mut handle, sent) = self.open_and_wait(target, write).await?;
         let ended = handle
             .exchange(&self.connection, received, exchange, sent, idle)

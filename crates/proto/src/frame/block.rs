@@ -25,6 +25,8 @@ pub struct BlockFrame<'a> {
     /// Where the block lies in the log, as a step from the end of the lane's last logged
     /// block; `None` for a block that is bypassed.
     pub position_step: Option<i64>,
+    /// Whether its bytes are secret, so that the receiver keeps no copy of them. Never so of a logged block.
+    pub is_secret: bool,
     /// XXH3-64 of the plain bytes, seeded with the block's number on its lane, its flow and
     /// its offset.
     pub check: u64,
@@ -53,7 +55,8 @@ impl<'a> BlockFrame<'a> {
             flag(self.position_step.is_some(), LOGGED)
                 | flag(self.tokens.compressed, TOKENS_COMPRESSED)
                 | flag(self.literals.compressed, LITERALS_COMPRESSED)
-                | flag(self.offset.is_some(), HAS_OFFSET),
+                | flag(self.offset.is_some(), HAS_OFFSET)
+                | flag(self.is_secret, SECRET),
         );
         self.len.put(&mut header);
         if let Some(offset) = self.offset {
@@ -92,7 +95,9 @@ impl<'a> BlockFrame<'a> {
 
     pub(super) fn read_body(body: &mut &'a [u8]) -> Option<Self> {
         let flow = Field::take(body)?;
-        let flags = u8::take(body).filter(|flags| flags & !FLAGS == 0)?;
+        let is_known =
+            |flags: u8| flags & !FLAGS == 0 && flags & (LOGGED | SECRET) != LOGGED | SECRET;
+        let flags = u8::take(body).filter(|flags| is_known(*flags))?;
         let len = usize::take(body).filter(|len| (1..=BLOCK_BYTES_MAX).contains(len))?;
         let offset = match flags & HAS_OFFSET {
             0 => None,
@@ -111,6 +116,7 @@ impl<'a> BlockFrame<'a> {
             len,
             offset,
             position_step,
+            is_secret: flags & SECRET != 0,
             check,
             tokens: Stream {
                 compressed: flags & TOKENS_COMPRESSED != 0,

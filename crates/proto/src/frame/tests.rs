@@ -26,6 +26,7 @@ fn samples() -> Vec<Frame<'static>> {
             len: 65_536,
             offset: Some(1 << 20),
             position_step: Some(-70_000),
+            is_secret: false,
             check: 0x0123_4567_89ab_cdef,
             tokens: Stream {
                 compressed: false,

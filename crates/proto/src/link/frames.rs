@@ -407,6 +407,14 @@ impl Link {
             }
             self.early_runs += bytes.early_runs();
             flow.receive.counters.add(&counted);
+            if let Some(predictions) = flow
+                .receive
+                .predictions
+                .as_mut()
+                .filter(|_| block.is_secret)
+            {
+                predictions.is_secret(offset..offset + block.len as u64);
+            }
             if is_next {
                 self.bytes_came(block.flow, plain_start);
             }

@@ -292,6 +292,7 @@ impl Link {
             window_bytes: Some(self.config.window_bytes),
             has_long_span: true,
             speaks_tls_to_targets: true,
+            knows_secret_blocks: true,
         };
         if let Some(state) = self.lanes.get_mut(&lane) {
             hello.write(&mut state.control);
@@ -332,6 +333,7 @@ impl Link {
         self.agree_on_offers(hello);
         self.counts_confirmations = hello.counts_confirmations && self.config.mode.predicts();
         self.peer_speaks_tls_to_targets = hello.speaks_tls_to_targets;
+        self.peer_knows_secret_blocks = hello.knows_secret_blocks;
         let Some(state) = self.lanes.get_mut(&lane) else {
             return;
         };

@@ -160,6 +160,7 @@ pub struct Link {
     counts_confirmations: bool,
     /// Whether the other end said that it speaks TLS with targets.
     peer_speaks_tls_to_targets: bool,
+    peer_knows_secret_blocks: bool,
     /// Offers that this end's senders keep, of all flows.
     offers_kept: usize,
     /// Flows that are to be looked at again.
@@ -339,6 +340,7 @@ impl Link {
             offer_check: None,
             counts_confirmations: false,
             peer_speaks_tls_to_targets: false,
+            peer_knows_secret_blocks: false,
             offers_kept: 0,
             wake_ups: Vec::new(),
             effort,

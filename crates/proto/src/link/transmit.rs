@@ -368,7 +368,9 @@ impl Link {
             let (len, is_secret) = flow.send.pending.alike(len);
             let (verdict, len) = self.next_block(lane, flow, len);
             let passage = match is_secret {
-                true => Some(Passage::Bypassed { compress: false }),
+                true => Some(Passage::Secret {
+                    is_marked: self.peer_knows_secret_blocks,
+                }),
                 false => self.passage(now, lane, id, verdict.class, len),
             };
             let Some(passage) = passage else {

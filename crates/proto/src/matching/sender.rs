@@ -88,6 +88,11 @@ pub(crate) enum Passage {
         /// Whether zstd is worth a try.
         compress: bool,
     },
+    /// The same, as it is. Its bytes are secret.
+    Secret {
+        /// Whether the other end knows the mark.
+        is_marked: bool,
+    },
 }
 
 /// What became of a block.
@@ -235,14 +240,17 @@ impl Sender {
                     .take(at, plain.len(), lane_id, encoded.oldest_source);
                 (Some(at), compress)
             }
-            Passage::Bypassed { compress } => {
+            Passage::Bypassed { .. } | Passage::Secret { .. } => {
                 self.encoded.tokens.clear();
                 self.encoded.literals.clear();
                 self.encoded.literals.extend_from_slice(plain);
                 self.encoded.check = check_on(self.backend, seed, plain);
                 self.encoded.region_bytes = 0;
                 self.encoded.longest_source = None;
-                (None, compress)
+                (
+                    None,
+                    matches!(passage, Passage::Bypassed { compress: true }),
+                )
             }
         };
         let tokens = lane.tokens.pack(&self.encoded.tokens, true);
@@ -253,6 +261,7 @@ impl Sender {
             len: plain.len(),
             offset: strand.advance(offset, plain.len()),
             position_step: at.map(|at| at.0.wrapping_sub(lane.logged_end.0) as i64),
+            is_secret: matches!(passage, Passage::Secret { is_marked: true }),
             check: self.encoded.check,
             tokens,
             literals,

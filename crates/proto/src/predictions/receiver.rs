@@ -16,7 +16,11 @@ mod chains;
 mod questions;
 mod ranges;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    sync::Arc,
+};
 
 use refrain_codec::chunk::hash::ChunkDigest;
 
@@ -62,6 +66,8 @@ pub(crate) struct Predictions {
     cut: u64,
     /// Confirmed chunks that were placed and not yet learnt, by their offsets.
     placed: VecDeque<(u64, FoundChunk)>,
+    /// Ranges of the flow that are secret, from their starts to their ends. None has been passed, and none are adjacent.
+    secret: BTreeMap<u64, u64>,
     /// Of what comes behind the latest request.
     head: HeadEnd,
     /// Flow offset behind the latest head that was found.
@@ -97,6 +103,7 @@ impl Predictions {
             came: 0,
             cut: 0,
             placed: VecDeque::new(),
+            secret: BTreeMap::new(),
             head: HeadEnd::default(),
             body_from: 0,
             recipe: None,
@@ -168,14 +175,53 @@ impl Predictions {
         self.ask(link);
     }
 
+    /// These bytes of the flow are secret: they are not learnt when they come.
+    pub(crate) fn is_secret(&mut self, mut range: Range<u64>) {
+        let before = self.secret.range(..range.start).next_back();
+        if let Some((&start, &end)) = before
+            && end == range.start
+        {
+            range.start = start;
+        }
+        if let Some(end) = self.secret.remove(&range.end) {
+            range.end = end;
+        }
+        self.secret.insert(range.start, range.end);
+    }
+
+    /// How many of the flow's next `len` bytes are secret, of those in front.
+    fn secret_here(&mut self, len: usize) -> usize {
+        let first = self.secret.first_entry();
+        let Some(first) = first.filter(|first| *first.key() <= self.came) else {
+            return 0;
+        };
+        let (_, end) = first.remove_entry();
+        let here = (end - self.came).min(len as u64);
+        if self.came + here < end {
+            self.secret.insert(self.came + here, end);
+        }
+        here as usize
+    }
+
     /// The flow's next bytes came, in order.
     pub(crate) fn received(&mut self, mut bytes: &[u8], link: &mut LinkHistory) {
         if self.stopped {
             self.came += bytes.len() as u64;
+            self.secret.clear();
             self.tidy(link);
             return;
         }
         while !bytes.is_empty() {
+            let secret = self.secret_here(bytes.len());
+            if secret > 0 {
+                self.cut_here(link);
+                // If they are of a head, the next bytes are of a body.
+                self.head.pass();
+                bytes = &bytes[secret..];
+                self.came += secret as u64;
+                (self.cut, self.body_from) = (self.came, self.came);
+                continue;
+            }
             let placed_at = self.placed.front().map(|&(at, _)| at);
             if placed_at == Some(self.came)
                 && let Some((_, chunk)) = self.placed.pop_front()
@@ -189,7 +235,10 @@ impl Predictions {
                 continue;
             }
             let until_placed = placed_at.map_or(u64::MAX, |at| at - self.came);
-            let raw = &bytes[..(bytes.len() as u64).min(until_placed) as usize];
+            let secret_at = self.secret.first_key_value().map(|(&at, _)| at);
+            let until_secret = secret_at.map_or(u64::MAX, |at| at - self.came);
+            let until = until_placed.min(until_secret).min(bytes.len() as u64);
+            let raw = &bytes[..until as usize];
             let head_end = self.head.find(raw);
             let raw = &raw[..head_end.unwrap_or(raw.len())];
             bytes = &bytes[raw.len()..];

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use refrain_codec::geometry::CacheGeometry;
 use refrain_proto::{
-    Exclusion, LaneId, LinkConfig, SecondStage, TrafficClass, effort::Written, targets::Carried,
+    Exclusion, LaneId, LinkConfig, SecondStage, TrafficClass, effort::Written, frame::Frame,
+    hello::Hello, targets::Carried,
 };
 
 use crate::pair::{Pair, noise, sent_on, take_all, transmit};
@@ -293,6 +294,39 @@ fn secret_bytes_neither_meet_others_nor_are_met() {
         assert_eq!(came, [&request[..], SECRET, b"\r\n"].concat());
         assert_eq!(filled(&pair), count * (request.len() as u64 + 2));
     }
+}
+
+/// Whether the near end marks a block as secret, for a far end that knows marks or not.
+fn is_marked(is_known: bool) -> bool {
+    let config = LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"));
+    let mut pair = Pair::between(0, config.clone(), config);
+    let answers = |bytes: &mut Vec<u8>| {
+        let (mut hello, _) = Hello::read(bytes).expect("a hello").expect("whole");
+        assert!(hello.knows_secret_blocks);
+        hello.knows_secret_blocks = is_known;
+        bytes.clear();
+        hello.write(bytes);
+    };
+    pair.greet(|_| (), answers);
+    let flow = pair.open("a:80");
+    pair.near.write_secret(flow, SECRET);
+    let mut bytes = Vec::new();
+    pair.near.poll_transmit(pair.now, LaneId(0), &mut bytes);
+    let mut rest = &bytes[..];
+    while let Some((frame, read)) = Frame::read(rest).expect("frames") {
+        if let Frame::Block(block) = frame {
+            assert_eq!(block.literals.bytes, SECRET);
+            return block.is_secret;
+        }
+        rest = &rest[read..];
+    }
+    panic!("no block in {bytes:?}");
+}
+
+#[test]
+fn secret_blocks_are_marked_for_ends_that_know_marks() {
+    assert!(is_marked(true));
+    assert!(!is_marked(false));
 }
 
 /// By the end that opens a flow, and by the end that accepts it; whichever of them speaks first.

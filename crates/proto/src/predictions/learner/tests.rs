@@ -188,4 +188,53 @@ proptest! {
         prop_assert_eq!(covered.concat(), all.concat());
         prop_assert_eq!(learnt, expected(&parts));
     }
+
+    #[test]
+    fn secret_bytes_are_not_learnt_however_they_came(
+        parts in vec((bytes(1..3000), any::<bool>()), 0..8),
+        cuts in vec(any::<Index>(), 0..12),
+        backwards: bool,
+    ) {
+        let mut link = LinkHistory::new(config());
+        let mut predictions = Predictions::new(FlowId(0), Arc::clone(&link.config));
+        let (mut flow, mut secrets, mut runs) = (Vec::new(), Vec::new(), vec![Vec::new()]);
+        for (bytes, is_secret) in &parts {
+            let start = flow.len() as u64;
+            flow.extend_from_slice(bytes);
+            match is_secret {
+                true => {
+                    secrets.push(start..flow.len() as u64);
+                    runs.push(Vec::new());
+                }
+                false => runs.last_mut().expect("one").extend_from_slice(bytes),
+            }
+        }
+        // Blocks come on several lanes, in any order.
+        if backwards {
+            secrets.reverse();
+        }
+        secrets.into_iter().for_each(|secret| predictions.is_secret(secret));
+        let mut ends: Vec<usize> = cuts
+            .iter()
+            .map(|cut| cut.index(flow.len() + 1))
+            .chain([flow.len()])
+            .collect();
+        ends.sort_unstable();
+        let mut from = 0;
+        for end in ends {
+            predictions.received(&flow[from..end], &mut link);
+            from = end;
+        }
+        predictions.finish(&mut link);
+        let requests = core::iter::from_fn(|| link.poll());
+        let learnt = requests.filter_map(|request| match request {
+            HistoryRequest::Learn { digest, bytes, .. } => Some(FoundChunk { digest, bytes }),
+            _ => None,
+        });
+        let expected: Vec<_> = runs
+            .into_iter()
+            .flat_map(|run| expected(&[Part::Raw(run)]))
+            .collect();
+        prop_assert_eq!(learnt.collect::<Vec<_>>(), expected);
+    }
 }
