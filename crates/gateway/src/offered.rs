@@ -78,7 +78,8 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
         Err(refusal) => return targets.refuse(&link, &offer, refusal),
     };
     let connected = tokio::select! {
-        connected = targets.connect(&offer.target, &policy) => connected,
+        // Only connections that are being made have memory for that.
+        connected = Box::pin(targets.connect(&offer.target, &policy)) => connected,
         // The other end no longer wants it.
         _ = signals.over() => return,
     };

@@ -48,11 +48,15 @@ impl<'a> Messages<'a> {
 
     /// Reads more; false at the end.
     async fn fill(&mut self) -> io::Result<bool> {
+        if self.received.is_empty() {
+            // While nothing comes, it has no memory.
+            self.received = Vec::new();
+        }
         self.pipe.readable().await?;
-        let from = self.received.len();
-        self.received.resize(from + PIECE_BYTES, 0);
-        let read = self.pipe.try_read(&mut self.received[from..]);
-        self.received.truncate(from + *read.as_ref().unwrap_or(&0));
+        let received = &mut self.received;
+        let read = self
+            .pipe
+            .try_read_with(PIECE_BYTES, |bytes| received.extend(bytes));
         match read {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
             read => Ok(read? > 0),

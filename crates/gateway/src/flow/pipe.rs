@@ -78,18 +78,29 @@ impl PipeEnd {
 
     /// Reads what is there, 0 bytes at the end.
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.try_read_with(buffer.len(), |bytes| {
+            buffer[..bytes.len()].copy_from_slice(bytes);
+        })
+    }
+
+    /// The same of at most `bytes_max` bytes, which are given to `take`.
+    pub(crate) fn try_read_with(
+        &self,
+        bytes_max: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> io::Result<usize> {
         self.check()?;
         let mut state = self.incoming.state();
         let there = state.bytes.len() - state.read;
-        let read = there.min(buffer.len());
+        let read = there.min(bytes_max);
         if read == 0 {
-            return match state.has_ended || buffer.is_empty() {
+            return match state.has_ended || bytes_max == 0 {
                 true => Ok(0),
                 false => Err(ErrorKind::WouldBlock.into()),
             };
         }
         let from = state.read;
-        buffer[..read].copy_from_slice(&state.bytes[from..from + read]);
+        take(&state.bytes[from..from + read]);
         state.read += read;
         if read == there {
             state.read = 0;

@@ -147,11 +147,12 @@ impl Client {
     }
 
     /// Serves the one request that a stream is.
-    async fn serve_stream(self, head: &[u8], session: &Session) -> io::Result<()> {
+    async fn serve_stream(self, head: Vec<u8>, session: &Session) -> io::Result<()> {
         let addressing = Addressing::Service(Arc::clone(&session.service));
         let policy = self.listener.policy();
         let asking = |target: &_| policy.accept_encoding(target);
-        let parsed = http_proxy::parse_head(head, &addressing, asking);
+        let parsed = http_proxy::parse_head(&head, &addressing, asking);
+        drop((head, addressing, policy));
         let request = match parsed.and_then(|parsed| parsed.ok_or(HttpProxyError::Malformed)) {
             Ok((request, _)) => request,
             Err(error) => return self.refuse_request(&error).await,
@@ -213,12 +214,13 @@ impl Session {
             listener: Arc::clone(&self.listener),
             exchanges: Some(self.number),
         };
-        let serving = async {
-            let served = client.serve_stream(&head, &self).await;
-            if let Err(error) = served {
+        let serving = client.serve_stream(head, &self);
+        // Once: what is waited for together has the memory of each part several times.
+        let serving = Box::pin(async {
+            if let Err(error) = serving.await {
                 tracing::debug!(%error, "a client's HTTP/2 stream failed");
             }
-        };
+        });
         let receiving = async {
             match receive_body(&mut body, framing, &outer).await {
                 Ok(()) if matches!(asks_for, AsksFor::WebSocket(_)) => outer.finish(),

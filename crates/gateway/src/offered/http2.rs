@@ -188,7 +188,7 @@ impl Exchanges {
         let mut sender = Some(sender);
         while let Some(head) = messages.head().await? {
             let is_whole = select! {
-                is_whole = self.exchange(&head, &mut messages, pipe, &mut sender) => is_whole?,
+                is_whole = self.exchange(head, &mut messages, pipe, &mut sender) => is_whole?,
                 // Dropped, the stream is cancelled.
                 error = pipe.failed() => return Err(error.into()),
             };
@@ -203,19 +203,21 @@ impl Exchanges {
     /// Has a request answered. Says whether both have passed whole, so that another may follow.
     async fn exchange(
         &self,
-        head: &[u8],
+        head: Vec<u8>,
         messages: &mut Messages<'_>,
         pipe: &PipeEnd,
         sender: &mut Option<SendRequest<Bytes>>,
     ) -> Result<bool, Stop> {
-        let Ok((request, body)) = http2::request(head) else {
+        let read = http2::request(&head);
+        drop(head);
+        let Ok((request, body)) = read else {
             pipe.write_all(&http_proxy::malformed_response()).await?;
             return Ok(false);
         };
         for attempt in 1.. {
             let reached = match sender.take() {
                 Some(sender) => Ok(sender),
-                None => self.sender().await,
+                None => Box::pin(self.sender()).await,
             };
             let reached = match reached {
                 Ok(reached) => reached,
