@@ -48,7 +48,7 @@ fn of_answer(bytes: &[u8], is_head: bool) {
         return;
     };
     let (meant, ()) = answer.into_parts();
-    let Ok((text, framing)) = answer_text(&meant, is_head) else {
+    let Ok((text, framing)) = answer_text(&meant, is_head, false) else {
         return;
     };
     let Ok(AnswerHead::Final(again, body)) = AnswerHead::of(&text, &asks_for) else {

@@ -336,6 +336,11 @@ impl SharedLink {
         let _ = self.draining.subscribe().wait_for(|&drains| drains).await;
     }
 
+    /// Whether this end or the other takes no new flows.
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
     /// Whether it has a lane.
     pub(crate) fn is_up(&self) -> bool {
         self.lanes_gone_at().is_none()

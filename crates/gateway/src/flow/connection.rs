@@ -317,6 +317,11 @@ impl InsideTls {
         self.session().alpn_protocol() == Some(protocol)
     }
 
+    /// Its socket.
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
     pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.tcp.peer_addr()
     }

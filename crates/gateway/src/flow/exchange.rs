@@ -84,6 +84,11 @@ impl FlowHandle {
         }
     }
 
+    /// Whether that is the case now.
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.link.is_draining() || !self.link.with(|link, _| self.is_quiet(link))
+    }
+
     /// Whether a flow is open and nothing has come on it. What has come is lost.
     fn is_quiet(&self, link: &mut Link) -> bool {
         let mut unasked = Vec::new();

@@ -18,7 +18,10 @@ const PIECE_BYTES: usize = 16 << 10;
 /// Why a message does not pass to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Stop {
-    /// The stream was reset, or its connection has failed.
+    /// The other side reset the stream.
+    #[error("the HTTP/2 stream was reset")]
+    Reset,
+    /// The stream or its connection has failed.
     #[error("the HTTP/2 stream ended: {0}")]
     Stream(#[from] h2::Error),
     /// The pipe was reset.
@@ -84,12 +87,6 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Whether a body has ended with what came, and has nothing in it.
-    pub(crate) fn is_empty(&self, body: &Body) -> bool {
-        let end = Framing::Chunked.end();
-        body.has_ended() || *body == Body::CHUNKED && self.received.starts_with(end)
-    }
-
     /// Sends a body, up to its end.
     pub(crate) async fn send_body(
         &mut self,
@@ -107,7 +104,7 @@ impl<'a> Messages<'a> {
             let has_ended = body.has_ended();
             let is_last = has_ended && trailers.is_empty();
             if is_last || !content.is_empty() {
-                send(content.into(), is_last, stream).await?;
+                send(content.into(), is_last, stream, self.pipe).await?;
             }
             if has_ended {
                 if !trailers.is_empty() {
@@ -118,12 +115,13 @@ impl<'a> Messages<'a> {
             let more = select! {
                 more = self.fill() => more?,
                 reset = poll_fn(|context| stream.poll_reset(context)) => {
-                    return Err(h2::Error::from(reset?).into());
+                    reset?;
+                    return Err(Stop::Reset);
                 }
             };
             if !more {
                 return match body {
-                    Body::UntilClose => send(Bytes::new(), true, stream).await,
+                    Body::UntilClose => send(Bytes::new(), true, stream, self.pipe).await,
                     _ => Err(Stop::Truncated),
                 };
             }
@@ -131,17 +129,21 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// Sends content as fast as the other side takes it.
+/// Sends content as fast as the other side takes it, unless the pipe fails that it came from.
 async fn send(
     mut content: Bytes,
     is_last: bool,
     stream: &mut SendStream<Bytes>,
+    pipe: &PipeEnd,
 ) -> Result<(), Stop> {
     while !content.is_empty() {
         stream.reserve_capacity(content.len());
         while stream.capacity() == 0 {
-            let capacity = poll_fn(|context| stream.poll_capacity(context)).await;
-            capacity.ok_or(Stop::Truncated)??;
+            let capacity = select! {
+                capacity = poll_fn(|context| stream.poll_capacity(context)) => capacity,
+                error = pipe.failed() => return Err(error.into()),
+            };
+            capacity.ok_or(Stop::Reset)??;
         }
         let piece = content.split_to(stream.capacity().min(content.len()));
         let ends = is_last && content.is_empty();

@@ -134,6 +134,12 @@ impl PipeEnd {
         Ok(taken)
     }
 
+    /// How many bytes a write takes now.
+    pub(crate) fn room(&self) -> usize {
+        let state = self.outgoing.state();
+        HELD_BYTES_MAX - (state.bytes.len() - state.read)
+    }
+
     /// Waits until a read finds something, or the end.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         let something = async {

@@ -9,7 +9,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{CONTENT_LENGTH, COOKIE, HOST, SEC_WEBSOCKET_ACCEPT, TE},
+    header::{CONTENT_LENGTH, COOKIE, HOST, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, TE},
     request, response,
 };
 use httparse::{EMPTY_HEADER, Header, Status};
@@ -29,16 +29,6 @@ pub enum Framing {
     Plain,
     /// In chunks, behind which trailers may follow.
     Chunked,
-}
-
-impl Framing {
-    /// The end of a body without trailers.
-    pub(crate) fn end(self) -> &'static [u8] {
-        match self {
-            Framing::Plain => b"",
-            Framing::Chunked => b"0\r\n\r\n",
-        }
-    }
 }
 
 /// A request in the form of HTTP/1.1.
@@ -142,7 +132,7 @@ impl RequestText {
             head.extend(part.as_bytes());
         }
         fields::push(&mut head, "host", host);
-        let without = [HOST, COOKIE, CONTENT_LENGTH, TE];
+        let without = [HOST, COOKIE, CONTENT_LENGTH, TE, SEC_WEBSOCKET_KEY];
         push_fields(&mut head, &request.headers, &without);
         // RFC 9113, section 8.2.3.
         let cookies: Vec<&[u8]> = values(&request.headers, &COOKIE).collect();
@@ -218,7 +208,8 @@ pub fn request(head: &[u8]) -> Result<(Request<()>, Body), Malformed> {
     })
 }
 
-/// Writes the head of an answer of HTTP/2 to a request that only asks for a head, or not, and says how its body follows.
+/// Writes the head of an answer of HTTP/2 to a request that only asks for a head, or not, and says how its body follows. An
+/// answer that has ended with its head has a length of 0: its other reader sees the end with the head too.
 ///
 /// # Errors
 ///
@@ -226,12 +217,16 @@ pub fn request(head: &[u8]) -> Result<(Request<()>, Body), Malformed> {
 pub fn answer_text(
     answer: &response::Parts,
     is_head: bool,
+    has_ended: bool,
 ) -> Result<(Vec<u8>, Framing), Malformed> {
-    let length = one_length(&answer.headers)?;
+    let mut length = one_length(&answer.headers)?;
     let code = answer.status;
     let has_no_body = is_head
         || code.is_informational()
         || matches!(code, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if has_ended && !has_no_body {
+        length.get_or_insert(0);
+    }
     let is_chunked = !has_no_body && length.is_none();
     let mut head = Vec::with_capacity(512);
     let reason = code.canonical_reason().unwrap_or_default();

@@ -22,8 +22,8 @@ use super::{
 /// Requests whose answers have not come. The other end of the pair sends one after the other.
 const ASKED_MAX: usize = 16;
 
-/// Hexadecimal digits in a row that are a digest: MD5 has as many.
-const DIGEST_DIGITS_MIN: usize = 32;
+/// Hexadecimal digits in a row that are a digest: SHA-1 has as many. Shorter ones are names of accounts and the like too.
+const DIGEST_DIGITS_MIN: usize = 40;
 
 names! {
     /// How bodies are sent that shared caches must not keep.
@@ -232,18 +232,22 @@ fn read_request(head: &[u8]) -> Option<(Asked, Body)> {
         let body = framed_body(request.headers, request.version?).ok()?;
         let asked = Asked {
             is_head: request.method? == "HEAD",
-            is_authorized: fields::values(request.headers, "Authorization")
-                .next()
-                .is_some(),
+            is_authorized: request.headers.iter().any(is_authorization),
             names_digest: names_digest(request.path?),
         };
         Some((asked, body))
     })
 }
 
-/// Whether a path has a digest in it.
+/// Whether a field is a client's right to an answer. Cookies do not count, as in RFC 9111: most have no such meaning.
+fn is_authorization(field: &Header) -> bool {
+    fields::is_secret(field.name) && !field.name.eq_ignore_ascii_case("Cookie")
+}
+
+/// Whether a path has a digest in it. In a query, it may be anything.
 fn names_digest(path: &str) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
+    let path = path.split('?').next().unwrap_or_default();
     let mut runs = path.as_bytes().split(|byte| !is_digit(byte));
     runs.any(|run| run.len() >= DIGEST_DIGITS_MIN)
 }

@@ -67,6 +67,11 @@ impl Kept {
         self.flow.handle.close();
     }
 
+    /// Whether it is of no use any more.
+    pub(super) fn is_spoiled(&self) -> bool {
+        self.flow.handle.is_spoiled()
+    }
+
     /// Begins an exchange with `origin`, if the flow leads there and is of use.
     fn begin(self, origin: &Origin, exchange: &Exchange) -> Option<(ExchangeFlow, usize)> {
         let is_fit = !(self.flow.may_be_http2 && exchange.terms.may_switch);
@@ -279,9 +284,9 @@ impl Client {
                 }));
             }
         };
-        let result = self
-            .exchange(&origin, &mut exchange, &mut received, kept)
-            .await;
+        // Boxed, so that clients that wait for a request have no memory for it.
+        let exchanging = self.exchange(&origin, &mut exchange, &mut received, kept);
+        let result = Box::pin(exchanging).await;
         let (ended, flow) = match result {
             Ok(ended) => ended,
             Err(refusal) => {
@@ -306,7 +311,7 @@ impl Client {
                 self.end().await?;
             }
             Ended::Switched => {
-                self.run(flow.handle, received).await;
+                Box::pin(self.run(flow.handle, received)).await;
             }
             Ended::Failed { failure, .. } => {
                 drop(flow);

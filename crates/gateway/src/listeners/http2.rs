@@ -6,6 +6,7 @@ use std::{
     future::{pending, poll_fn},
     io,
     net::IpAddr,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -18,9 +19,9 @@ use h2::{
 use http::Request;
 use refrain_admission::Visit;
 use tokio::{
-    join, select,
+    select,
     task::JoinSet,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, interval, sleep_until, timeout},
 };
 
 use super::{
@@ -28,6 +29,7 @@ use super::{
     http::{Kept, Next},
 };
 use crate::{
+    descriptors::FlowDescriptor,
     flow::{
         connection::Connection,
         http2::{Messages, Stop, receive_body},
@@ -46,8 +48,23 @@ const STREAMS_MAX: u32 = 100;
 /// What a client may send of a request's body before it is read.
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
 
-/// The same of all its requests.
-const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// The same of all its requests, so that none holds up another.
+const CONNECTION_WINDOW_BYTES: u32 = STREAMS_MAX * STREAM_WINDOW_BYTES;
+
+/// What waits of an answer for a client that does not read.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+
+/// Interim answers to a request.
+const INTERIM_MAX: usize = 16;
+
+/// How long the last bytes of an answer may take.
+const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a request may take that continues after its answer.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// How often flows are looked at that are open for a next request.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Flows that are open for a client's next requests.
 const KEPT_MAX: usize = 16;
@@ -69,6 +86,8 @@ struct Session {
     service: Arc<Service>,
     number: u32,
     kept: Mutex<Vec<Kept>>,
+    /// The connection's own, while it has streams.
+    descriptor: Mutex<Option<FlowDescriptor>>,
 }
 
 impl Client {
@@ -87,12 +106,14 @@ impl Client {
             service,
             number: self.exchanges.unwrap_or_else(number),
             kept: Mutex::new(kept.into_iter().collect()),
+            descriptor: Mutex::new(None),
         });
         let handshake = server::Builder::new()
             .max_concurrent_streams(STREAMS_MAX)
             .initial_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_header_list_size(HEAD_BYTES_MAX as u32)
+            .max_send_buffer_size(SEND_BUFFER_BYTES)
             .enable_connect_protocol()
             .handshake(*inside);
         let connection = timeout(REQUEST_TIMEOUT, handshake).await;
@@ -101,20 +122,21 @@ impl Client {
             .map_err(io::Error::other)?;
         // Dropped, they end.
         let mut streams = JoinSet::new();
-        let mut is_idle = std::pin::pin!(sleep_until(Instant::now() + REQUEST_TIMEOUT));
+        let mut is_idle = pin!(sleep_until(Instant::now() + REQUEST_TIMEOUT));
+        let mut look = interval(LOOK_INTERVAL);
         let (mut is_closing, mut given_up, mut since) = (false, 0, Instant::now());
         let result = loop {
             select! {
                 request = connection.accept() => match request {
-                    Some(Ok((request, respond))) => {
-                        session.visit.prove();
-                        streams.spawn(Arc::clone(&session).stream(request, respond));
-                    }
+                    Some(Ok((request, mut respond))) => match session.has_descriptor() {
+                        true => drop(streams.spawn(Arc::clone(&session).stream(request, respond))),
+                        false => respond.send_reset(Reason::REFUSED_STREAM),
+                    },
                     Some(Err(error)) => break Err(io::Error::other(error)),
                     None => break Ok(()),
                 },
                 Some(stream) = streams.join_next() => {
-                    if matches!(stream, Ok(true)) || since.elapsed() > MINUTE {
+                    if !matches!(stream, Ok(true)) || since.elapsed() > MINUTE {
                         (given_up, since) = (0, Instant::now());
                     } else {
                         given_up += 1;
@@ -125,10 +147,11 @@ impl Client {
                         given_up = 0;
                     }
                     if streams.is_empty() {
-                        session.visit.wait();
+                        session.awaits_request();
                         is_idle.as_mut().reset(Instant::now() + REQUEST_TIMEOUT);
                     }
                 }
+                _ = look.tick() => session.close_spoiled(),
                 () = &mut is_idle, if streams.is_empty() => {
                     if is_closing {
                         break Ok(());
@@ -172,8 +195,36 @@ impl Session {
         self.kept.lock().expect("held for a moment")
     }
 
+    /// Whether the connection has a descriptor for its requests.
+    fn has_descriptor(&self) -> bool {
+        let mut descriptor = self.descriptor.lock().expect("held for a moment");
+        if descriptor.is_none() {
+            *descriptor = self.listener.gateway.descriptors.for_flow().ok();
+        }
+        if descriptor.is_some() {
+            self.visit.prove();
+        }
+        descriptor.is_some()
+    }
+
+    /// The client has no request: it keeps its place only as long as no other needs it.
+    fn awaits_request(&self) {
+        self.visit.wait();
+        *self.descriptor.lock().expect("held for a moment") = None;
+    }
+
+    /// Closes flows that are of no use for a next request.
+    fn close_spoiled(&self) {
+        let spoiled: Vec<Kept> = self
+            .kept()
+            .extract_if(.., |kept| kept.is_spoiled())
+            .collect();
+        spoiled.into_iter().for_each(Kept::close);
+    }
+
     /// A flow for a request to this origin.
     fn take(&self, origin: &http_proxy::Origin) -> Option<Kept> {
+        self.close_spoiled();
         let mut kept = self.kept();
         let nth = kept.iter().position(|kept| kept.origin == *origin)?;
         Some(kept.swap_remove(nth))
@@ -187,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Has a request answered. Says whether it was.
+    /// Has a request answered. Says whether the client gave it up.
     async fn stream(
         self: Arc<Session>,
         request: Request<RecvStream>,
@@ -203,7 +254,7 @@ impl Session {
         }) = text
         else {
             respond.send_reset(Reason::PROTOCOL_ERROR);
-            return false;
+            return true;
         };
         let (outer, inner) = PipeEnd::pair();
         let client = Client {
@@ -214,33 +265,65 @@ impl Session {
             listener: Arc::clone(&self.listener),
             exchanges: Some(self.number),
         };
-        let serving = client.serve_stream(head, &self);
-        // Once: what is waited for together has the memory of each part several times.
-        let serving = Box::pin(async {
-            if let Err(error) = serving.await {
-                tracing::debug!(%error, "a client's HTTP/2 stream failed");
+        // What is waited for together would have the memory of each part several times.
+        let mut serving = Box::pin(client.serve_stream(head, &self));
+        let mut is_served = false;
+        let answered = {
+            let mut answering = pin!(answer(&outer, &mut respond, &asks_for));
+            let mut receiving = pin!(async {
+                match receive_body(&mut body, framing, &outer).await {
+                    Ok(()) if matches!(asks_for, AsksFor::WebSocket(_)) => outer.finish(),
+                    // The request is not read any further.
+                    Ok(()) | Err(Stop::Pipe(_)) => {}
+                    Err(_) => outer.reset(),
+                }
+                pending::<()>().await;
+            });
+            let mut is_late = pin!(sleep_until(Instant::now()));
+            loop {
+                select! {
+                    biased;
+                    served = &mut serving, if !is_served => {
+                        if let Err(error) = served {
+                            tracing::debug!(%error, "a client's HTTP/2 stream failed");
+                        }
+                        is_served = true;
+                        is_late.as_mut().reset(Instant::now() + LAST_BYTES_TIMEOUT);
+                    }
+                    answered = &mut answering => break answered,
+                    () = &mut is_late, if is_served => break Err(Unanswered::Broken),
+                    () = &mut receiving => {}
+                }
             }
-        });
-        let receiving = async {
-            match receive_body(&mut body, framing, &outer).await {
-                Ok(()) if matches!(asks_for, AsksFor::WebSocket(_)) => outer.finish(),
-                // The request is not read any further.
-                Ok(()) | Err(Stop::Pipe(_)) => {}
-                Err(_) => outer.reset(),
-            }
-            pending::<()>().await;
         };
-        let answering = async {
-            let answered = answer(&outer, &mut respond, &asks_for).await;
-            if let Err(reason) = answered {
-                respond.send_reset(reason);
-                outer.reset();
+        match answered {
+            // An answer may be complete before its request is. Then the rest of the request has no reader.
+            Ok(()) if !is_served => drop(timeout(LINGER, serving).await),
+            Ok(()) => {}
+            // Its flow is reset.
+            Err(reason) => {
+                drop(serving);
+                respond.send_reset(reason.into());
+                return reason == Unanswered::GivenUp;
             }
-            answered.is_ok()
-        };
-        select! {
-            ((), is_answered) = async { join!(serving, answering) } => is_answered,
-            () = receiving => false,
+        }
+        false
+    }
+}
+
+/// Why a request has no answer, or only a part of one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unanswered {
+    /// The client gave it up.
+    GivenUp,
+    Broken,
+}
+
+impl From<Unanswered> for Reason {
+    fn from(unanswered: Unanswered) -> Reason {
+        match unanswered {
+            Unanswered::GivenUp => Reason::CANCEL,
+            Unanswered::Broken => Reason::INTERNAL_ERROR,
         }
     }
 }
@@ -250,32 +333,35 @@ async fn answer(
     pipe: &PipeEnd,
     respond: &mut SendResponse<Bytes>,
     asks_for: &AsksFor,
-) -> Result<(), Reason> {
+) -> Result<(), Unanswered> {
+    let broken = |_| Unanswered::Broken;
     let mut messages = Messages::of(pipe);
+    let mut interim = 0;
     let (answer, body) = loop {
         let head = select! {
             head = messages.head() => head,
-            _ = poll_fn(|context| respond.poll_reset(context)) => return Err(Reason::CANCEL),
+            _ = poll_fn(|context| respond.poll_reset(context)) => return Err(Unanswered::GivenUp),
         };
-        let head = head.ok().flatten().ok_or(Reason::INTERNAL_ERROR)?;
-        match AnswerHead::of(&head, asks_for).map_err(|_| Reason::INTERNAL_ERROR)? {
-            AnswerHead::Interim(answer) => {
-                let sent = respond.send_informational(answer);
-                sent.map_err(|_| Reason::INTERNAL_ERROR)?;
+        let head = head.ok().flatten().ok_or(Unanswered::Broken)?;
+        match AnswerHead::of(&head, asks_for).map_err(|_| Unanswered::Broken)? {
+            AnswerHead::Interim(answer) if interim < INTERIM_MAX => {
+                interim += 1;
+                respond.send_informational(answer).map_err(broken)?;
             }
+            // They wait without a bound for a client that does not read.
+            AnswerHead::Interim(_) => return Err(Unanswered::Broken),
             AnswerHead::Switched(answer) => break (answer, Body::UntilClose),
             AnswerHead::Final(answer, body) => break (answer, body),
         }
     };
-    let is_empty = messages.is_empty(&body);
-    let sent = respond.send_response(answer, is_empty);
-    let mut stream = sent.map_err(|_| Reason::INTERNAL_ERROR)?;
+    let is_empty = body.has_ended();
+    let mut stream = respond.send_response(answer, is_empty).map_err(broken)?;
     if is_empty {
         return Ok(());
     }
     let sent = messages.send_body(body, &mut stream).await;
     sent.map_err(|stop| match stop {
-        Stop::Stream(_) => Reason::CANCEL,
-        _ => Reason::INTERNAL_ERROR,
+        Stop::Reset => Unanswered::GivenUp,
+        _ => Unanswered::Broken,
     })
 }

@@ -1,6 +1,6 @@
 //! Clients of databases and mail, which begin TLS after some plain messages.
 
-use std::{io, sync::Arc};
+use std::{borrow::Cow, io, sync::Arc};
 
 use tokio::time::timeout;
 
@@ -18,8 +18,8 @@ enum Begun {
     Tls(Vec<u8>),
     /// The protocol itself, of which these are the first bytes.
     Plain(Vec<u8>),
-    /// An end.
-    Refused,
+    /// An end, after this answer.
+    Refused(Vec<u8>),
 }
 
 impl Client {
@@ -28,7 +28,7 @@ impl Client {
         self.connection.prepare();
         let begun = timeout(REQUEST_TIMEOUT, self.plain_messages(site)).await;
         let (client, rest) = match begun.map_err(|_| io::ErrorKind::TimedOut)?? {
-            Begun::Refused => return Ok(()),
+            Begun::Refused(answer) => return self.answer(&answer).await,
             Begun::Plain(rest) => (self, rest),
             Begun::Tls(early) => match self.begin_tls(site, early).await? {
                 Some(client) => (client, Vec::new()),
@@ -60,20 +60,21 @@ impl Client {
         self.connection.write_all(&dialogue.greeting()).await?;
         let mut received = Vec::with_capacity(512);
         let mut messages = 0;
-        let refused = loop {
+        let (answer, refused): (_, Cow<str>) = loop {
             match dialogue.next(&mut received) {
                 Step::More if received.len() >= MESSAGE_BYTES_MAX => {
-                    break "its first message is too long".into();
+                    break (Vec::new(), "its first message is too long".into());
                 }
                 Step::More => {
                     if self.connection.read_buf(&mut received).await? == 0 {
-                        return Ok(Begun::Refused);
+                        return Ok(Begun::Refused(Vec::new()));
                     }
                     continue;
                 }
                 Step::Say(answer) => self.connection.write_all(&answer).await?,
                 Step::Begin(_) if !received.is_empty() => {
-                    break "it sent bytes between its request for TLS and TLS".into();
+                    let reason = "it sent bytes between its request for TLS and TLS";
+                    break (Vec::new(), reason.into());
                 }
                 Step::Begin(answer) => {
                     self.connection.write_all(&answer).await?;
@@ -81,14 +82,11 @@ impl Client {
                 }
                 Step::Direct => return Ok(Begun::Tls(received)),
                 Step::Plain => return Ok(Begun::Plain(received)),
-                Step::Refuse(answer, reason) => {
-                    self.connection.write_all(&answer).await?;
-                    break reason;
-                }
+                Step::Refuse(answer, reason) => break (answer, reason),
             }
             messages += 1;
             if messages > MESSAGES_MAX {
-                break "it sent too many messages before TLS".into();
+                break (Vec::new(), "it sent too many messages before TLS".into());
             }
         };
         let event = format!(
@@ -96,7 +94,7 @@ impl Client {
             site.protocol.scheme, self.address
         );
         self.listener.log(("start", site.protocol.scheme), event);
-        Ok(Begun::Refused)
+        Ok(Begun::Refused(answer))
     }
 
     async fn begin_tls(

@@ -4,7 +4,11 @@ use std::{
     collections::HashMap,
     future::poll_fn,
     net::IpAddr,
-    sync::{Arc, Mutex, Weak},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -13,6 +17,7 @@ use h2::{
     client::{self, ResponseFuture, SendRequest},
 };
 use http::{Method, Request, Response};
+use socket2::SockRef;
 use tokio::{select, time::timeout};
 
 use super::Targets;
@@ -23,7 +28,10 @@ use crate::{
         http2::{Messages, Stop, receive_body},
         pipe::PipeEnd,
     },
-    http_proxy::{self, Body, HEAD_BYTES_MAX, Origin, http2},
+    http_proxy::{
+        self, Body, HEAD_BYTES_MAX, Origin,
+        http2::{self, Malformed},
+    },
     refusal::Refusal,
     target::{FlowTarget, Protocols, Target},
 };
@@ -31,8 +39,17 @@ use crate::{
 /// What a site may send of an answer before it is read.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 
-/// The same of all answers of a connection.
-const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// The same of all answers of a connection, so that none holds up another: a client has 100 requests at most.
+const CONNECTION_WINDOW_BYTES: u32 = 100 * STREAM_WINDOW_BYTES;
+
+/// What waits of a request for a site that does not read.
+const SEND_BUFFER_BYTES: usize = 64 << 10;
+
+/// Interim answers to a request.
+const INTERIM_MAX: usize = 16;
+
+/// How long a site may be silent about what it was sent. Later requests of the client would wait for it.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// How often a request is sent which the site has not looked at, since it was about to close the connection.
 const ATTEMPTS: usize = 2;
@@ -157,11 +174,14 @@ async fn begin(inside: Box<InsideTls>) -> Result<SendRequest<Bytes>, Refusal> {
     let Connection::InsideTls(inside) = connection else {
         return Err(Refusal::Other);
     };
+    // Best effort: without it, the kernel gives up after some 15 minutes.
+    let _ = SockRef::from(inside.tcp()).set_tcp_user_timeout(Some(SILENCE_MAX));
     let handshake = client::Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
         .handshake(*inside)
         .await;
     let (sender, connection) =
@@ -229,8 +249,19 @@ impl Exchanges {
                 }
             };
             let may_repeat = attempt < ATTEMPTS && body.has_ended();
-            match pass(&request, body.clone(), messages, pipe, reached).await {
-                Err(Stop::Stream(error)) if may_repeat && was_not_looked_at(&error) => {}
+            let has_begun = AtomicBool::new(false);
+            let passing = pass(
+                &request,
+                body.clone(),
+                messages,
+                (pipe, &has_begun),
+                reached,
+            );
+            match passing.await {
+                Err(Stop::Stream(error))
+                    if may_repeat
+                        && !has_begun.load(Ordering::Relaxed)
+                        && was_not_looked_at(&error) => {}
                 passed => return passed,
             }
         }
@@ -246,12 +277,12 @@ impl Exchanges {
     }
 }
 
-/// Sends a request, and passes its answer. Says whether all of both has passed.
+/// Sends a request, and passes its answer, which may have begun. Says whether all of both has passed.
 async fn pass(
     request: &Request<()>,
     body: Body,
     messages: &mut Messages<'_>,
-    pipe: &PipeEnd,
+    (pipe, has_begun): (&PipeEnd, &AtomicBool),
     mut sender: SendRequest<Bytes>,
 ) -> Result<bool, Stop> {
     let is_head = request.method() == Method::HEAD;
@@ -263,7 +294,7 @@ async fn pass(
             false => messages.send_body(body, &mut stream).await,
         }
     };
-    let answering = pass_answer(response, pipe, is_head);
+    let answering = pass_answer(response, pipe, has_begun, is_head);
     tokio::pin!(sending, answering);
     let mut sent = None;
     loop {
@@ -271,7 +302,7 @@ async fn pass(
             biased;
             result = &mut sending, if sent.is_none() => match result {
                 // The answer may say why.
-                Err(Stop::Stream(_)) => sent = Some(false),
+                Err(Stop::Reset | Stop::Stream(_)) => sent = Some(false),
                 result => {
                     result?;
                     sent = Some(true);
@@ -288,25 +319,36 @@ async fn pass(
 async fn pass_answer(
     mut response: ResponseFuture,
     pipe: &PipeEnd,
+    has_begun: &AtomicBool,
     is_head: bool,
 ) -> Result<(), Stop> {
+    let mut count = 0;
     while let Some(interim) = poll_fn(|context| response.poll_informational(context)).await {
         let (interim, ()) = interim?.into_parts();
-        pipe.write_all(&http2::answer_text(&interim, is_head)?.0)
-            .await?;
+        count += 1;
+        if count > INTERIM_MAX {
+            return Err(Malformed.into());
+        }
+        let (text, _) = http2::answer_text(&interim, is_head, false)?;
+        has_begun.store(true, Ordering::Relaxed);
+        // Without room, it is left out: others would wait in memory meanwhile.
+        if pipe.room() >= text.len() {
+            pipe.write_all(&text).await?;
+        }
     }
     let (answer, mut body): (_, RecvStream) = Response::into_parts(response.await?);
-    let (mut text, framing) = http2::answer_text(&answer, is_head)?;
-    if body.is_end_stream() {
-        text.extend(framing.end());
-        return Ok(pipe.write_all(&text).await?);
-    }
+    let has_ended = body.is_end_stream();
+    let (text, framing) = http2::answer_text(&answer, is_head, has_ended)?;
+    has_begun.store(true, Ordering::Relaxed);
     pipe.write_all(&text).await?;
-    receive_body(&mut body, framing, pipe).await
+    match has_ended {
+        true => Ok(()),
+        false => receive_body(&mut body, framing, pipe).await,
+    }
 }
 
 /// Whether a site says that it has done nothing about a request (RFC 9113, section 8.7).
 fn was_not_looked_at(error: &h2::Error) -> bool {
-    let reason = error.reason();
-    error.is_go_away() && error.is_remote() || reason == Some(h2::Reason::REFUSED_STREAM)
+    let is_refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || is_refused)
 }

@@ -1,12 +1,9 @@
 //! Answers that are for one client, of HTTPS sites that a near end opens: they are in no cache and no store, and their
 //! length on the link does not depend on others.
-#![allow(missing_docs, reason = "a test's own")]
-
-mod common;
 
 use std::{fs, net::SocketAddr, path::Path};
 
-use common::{
+use crate::common::{
     addresses::free_address,
     content::{letters, noise},
     digest,

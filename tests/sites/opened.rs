@@ -1,7 +1,4 @@
 //! TLS that the near end opens for listed names: curl and openssl through its proxies, to nginx.
-#![allow(missing_docs, reason = "a test's own")]
-
-mod common;
 
 use std::{
     net::SocketAddr,
@@ -9,7 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use common::{
+use crate::common::{
     addresses::free_address,
     command::{refrain, refrain_fails},
     digest, eventually,

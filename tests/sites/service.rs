@@ -1,7 +1,4 @@
 //! Web sites that speak TLS, served by the near end over plain HTTP: curl, nginx, and certificates of all kinds.
-#![allow(missing_docs, reason = "a test's own")]
-
-mod common;
 
 use std::{
     fs,
@@ -12,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::{
+use crate::common::{
     addresses::free_address,
     digest, eventually,
     http::{HandMadeClient, get},

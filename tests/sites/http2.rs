@@ -1,15 +1,12 @@
 //! HTTP/2: clients of a service and of opened names, and sites, each by either version.
-#![allow(missing_docs, reason = "a test's own")]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod grpc;
 mod peers;
 
 use std::{future::poll_fn, net::SocketAddr, path::Path, time::Duration};
 
-use bytes::Bytes;
-use common::{
+use self::peers::{Client, Seen, content, runtime, send, serve, soon, tls};
+use crate::common::{
     addresses::free_address,
     certificate::certificate,
     digest, eventually,
@@ -18,7 +15,7 @@ use common::{
     site::Pair,
     websocket,
 };
-use peers::{Client, Seen, content, runtime, send, serve, soon, tls};
+use bytes::Bytes;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     runtime::Runtime,
@@ -179,6 +176,38 @@ fn bodies_and_trailers_pass_both_ways_at_once() {
 }
 
 #[test]
+fn an_answer_before_the_end_of_its_request_arrives_and_floods_of_interim_ones_do_not() {
+    let Some(world) = World::start(&["h2"]) else {
+        return;
+    };
+    world.runtime.block_on(async {
+        let client = world.client().await;
+        for _ in 0..10 {
+            let post = client
+                .request("POST", "/early")
+                .body(())
+                .expect("a request");
+            let body = content(3_000_000).into();
+            let answer = client.ask(post, Some(body)).await.expect("an answer");
+            assert_eq!(answer.head.status, 413);
+            assert_eq!(answer.body, b"too large");
+        }
+        let flood = client.get("/flood").await;
+        let is_refused = |answer: &peers::Answer| answer.head.status == 502;
+        assert!(flood.as_ref().is_err() || flood.as_ref().is_ok_and(is_refused));
+        assert_eq!(
+            client
+                .get("/only-trailers")
+                .await
+                .expect("an answer")
+                .head
+                .headers["grpc-status"],
+            "5"
+        );
+    });
+}
+
+#[test]
 fn interim_answers_and_trailers_pass_on_all_four_pairs_of_versions() {
     for site in ["h2", "http/1.1"] {
         let Some(world) = World::start(&[site]) else {
@@ -230,7 +259,7 @@ fn requests_of_a_client_share_a_connection_to_the_site_and_none_holds_up_another
         let client = world.client().await;
         // Nobody reads these.
         let mut unread = Vec::new();
-        for path in ["/wait", "/5000000", "/5000000"] {
+        for path in [&["/wait"][..], &["/5000000"; 8]].concat() {
             let request = client.request("GET", path).body(()).expect("a request");
             let mut sender = client.sender.clone().ready().await.expect("a connection");
             let (response, _) = sender.send_request(request, true).expect("a stream");

@@ -9,7 +9,7 @@ use crate::{
         eventually,
         programs::{are_large_ones_installed, run_ok},
     },
-    served,
+    http2::served,
 };
 
 /// Debian's Python, whose packages lab/setup installs.

@@ -86,6 +86,8 @@ impl Seen {
 /// | `/only-trailers` | a head that is also the end |
 /// | `/hints` | 103 before the answer |
 /// | `/continue` | 100 before the body is read |
+/// | `/early` | an answer, and none of the body is read |
+/// | `/flood` | many interim answers |
 /// | `/wait` | a head, and nothing more |
 /// | `/reset` | a head, some bytes and a reset |
 /// | `/go-away` | an answer, and the end of the connection |
@@ -219,6 +221,21 @@ async fn answer(
             let mut trailers = HeaderMap::new();
             trailers.insert("x-sum", "7".parse().ok()?);
             stream.send_trailers(trailers).ok()
+        }
+        "/early" => {
+            let head = Response::builder().status(413).body(()).ok()?;
+            let mut stream = respond.send_response(head, false).ok()?;
+            stream.send_data("too large".into(), true).ok()
+        }
+        "/flood" => {
+            for _ in 0..1000 {
+                let hints = Response::builder().status(103).header("link", "x");
+                respond.send_informational(hints.body(()).ok()?).ok()?;
+            }
+            respond
+                .send_response(ok().body(()).ok()?, true)
+                .ok()
+                .map(drop)
         }
         "/wait" => {
             let mut stream = respond.send_response(ok().body(()).ok()?, false).ok()?;

@@ -1,7 +1,4 @@
 //! Databases and mail, in whose protocols TLS begins after plain messages: openssl and PostgreSQL's own programs.
-#![allow(missing_docs, reason = "a test's own")]
-
-mod common;
 
 use std::{
     fs,
@@ -14,7 +11,7 @@ use std::{
     thread,
 };
 
-use common::{
+use crate::common::{
     PATIENCE,
     addresses::free_address,
     certificate::certificate,
@@ -215,7 +212,7 @@ fn a_server_without_tls_and_one_of_another_protocol_are_named_to_the_client() {
         return;
     }
     let folder = certificate();
-    let no_tls = common::server::serve(|mut client: TcpStream| {
+    let no_tls = crate::common::server::serve(|mut client: TcpStream| {
         client.read_exact(&mut [0; 8])?;
         client.write_all(b"N")?;
         client.read_to_end(&mut Vec::new())
