@@ -170,6 +170,7 @@ fn first_block(encoder: &mut Encoder, flow: FlowId, plain: &[u8]) -> Vec<u8> {
     };
     let mut frame = Vec::new();
     Frame::Block(BlockFrame {
+        is_secret: false,
         flow,
         len: plain.len(),
         offset: None,
@@ -313,6 +314,7 @@ fn hellos_and_streams_beyond_their_bounds_are_refused_at_once() {
     let bomb = zstd::bulk::compress(&vec![0; 16 << 20], 1).expect("compressed");
     let mut frames = open(FlowId(0), target);
     Frame::Block(BlockFrame {
+        is_secret: false,
         flow: FlowId(0),
         len: CREDIT_FLOOR_BYTES as usize,
         offset: None,

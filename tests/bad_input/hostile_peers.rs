@@ -195,6 +195,7 @@ fn open_and_block(target: SocketAddr, literals: &[u8], check: u64, tokens: &[u8]
         bytes,
     };
     Frame::Block(BlockFrame {
+        is_secret: false,
         flow: FlowId(0),
         len: if tokens.is_empty() { literals.len() } else { 8 },
         offset: None,
