@@ -480,8 +480,8 @@ options! {
             "Refuse the certificates of HTTPS origins that are in this certificate revocation list (PEM or DER). Without \
              it, revoked certificates are accepted until they expire. Reloaded on SIGHUP.").repeats().reloads(FAR);
         PRIVATE_ANSWERS = OptionSpec::new(FAR, "private_answers", PrivateAnswers::NAMES, Value("bypass"),
-            "Choose how this end sends bodies that shared caches must not keep, of HTTPS sites that near ends open \
-             (`service`, `open`): those with `Cache-Control: no-store` or `private`, and answers to requests with \
+            "Choose how this end sends bodies that shared caches must not keep, of HTTPS sites that near ends open: \
+             those with `Cache-Control: no-store` or `private`, and answers to requests with \
              `Authorization`, unless they are `public`, `s-maxage` or `immutable`, or have a digest in their path. \
              `bypass`: they are neither cached, nor compressed, nor stored, so their length shows nothing about others. \
              `cache`: as other bodies, so that repeats are found, for example in private git repositories. Reloaded on \

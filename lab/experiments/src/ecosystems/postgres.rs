@@ -1,5 +1,7 @@
 //! PostgreSQL: dumps and base backups.
 
+use refrain_relay::addresses::free_address;
+
 use super::{
     Ecosystem,
     bench::Bench,
@@ -57,7 +59,7 @@ fi
 /// pg_dump draws a password for each dump, which restores ask for.
 const DUMP: &str = r#"
 dump() { pg_dump -h 127.0.0.1 -p "$1" | grep -vE '^\\(un)?restrict '; }
-dump "$FORWARD_PORT" >dump
+dump "${SERVICE_PORT:-$FORWARD_PORT}" >dump
 dump "${SERVER#*:}" >direct
 cmp direct dump
 [[ $(wc -l <dump) -gt 300000 ]]
@@ -80,6 +82,8 @@ struct Backup {
     checked: &'static str,
     sslmode: &'static str,
     options: &'static str,
+    /// Whether clients use a service of the near end, with the server's certificate.
+    has_service: bool,
     /// Of both ends.
     of_pair: &'static [&'static str],
     in_the_way: &'static str,
@@ -88,13 +92,14 @@ struct Backup {
 const DUMPED: &str = "`cmp` with a dump without the pair";
 const VERIFIED: &str = "SHA-256 of the manifest, `pg_verifybackup`";
 
-const BACKUPS: [Backup; 5] = [
+const BACKUPS: [Backup; 6] = [
     Backup {
         name: "PostgreSQL: `pg_dump`, 1 % of rows changed",
         script: DUMP,
         checked: DUMPED,
         sslmode: "disable",
         options: "",
+        has_service: false,
         of_pair: &[],
         in_the_way: "nothing",
     },
@@ -104,8 +109,19 @@ const BACKUPS: [Backup; 5] = [
         checked: DUMPED,
         sslmode: "prefer",
         options: "",
+        has_service: false,
         of_pair: &[],
         in_the_way: "TLS, which libpq silently prefers",
+    },
+    Backup {
+        name: "PostgreSQL: the same through a service",
+        script: DUMP,
+        checked: DUMPED,
+        sslmode: "require",
+        options: "",
+        has_service: true,
+        of_pair: &[],
+        in_the_way: "nothing",
     },
     Backup {
         name: "PostgreSQL: `pg_basebackup`",
@@ -113,6 +129,7 @@ const BACKUPS: [Backup; 5] = [
         checked: VERIFIED,
         sslmode: "disable",
         options: "",
+        has_service: false,
         of_pair: &[],
         in_the_way: "the cache, which is too small for a backup",
     },
@@ -122,6 +139,7 @@ const BACKUPS: [Backup; 5] = [
         checked: VERIFIED,
         sslmode: "disable",
         options: "",
+        has_service: false,
         of_pair: &["--cache-size", "512MiB"],
         in_the_way: "nothing",
     },
@@ -131,6 +149,7 @@ const BACKUPS: [Backup; 5] = [
         checked: VERIFIED,
         sslmode: "disable",
         options: "--compress=server-gzip",
+        has_service: false,
         of_pair: &[],
         in_the_way: "gzip",
     },
@@ -153,7 +172,19 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             ("OPTIONS", backup.options),
             ("REMAINDER", &remainder),
         ];
-        let pair = bench.pair(server, backup.of_pair, &[])?;
+        let service = free_address();
+        let (site, port) = (
+            format!("postgres://{service}=postgres://{server}"),
+            service.port().to_string(),
+        );
+        let certificate = ["--cert", "/mnt/cert.pem", "--cert-key", "/mnt/key.pem"];
+        let near = [&["--service", &*site][..], &certificate].concat();
+        let pair = match backup.has_service {
+            true => bench.pair(server, backup.of_pair, &near)?,
+            false => bench.pair(server, backup.of_pair, &[])?,
+        };
+        let port = if backup.has_service { &*port } else { "" };
+        let variables = [&variables[..], &[("SERVICE_PORT", port)]].concat();
         pair.row(title, &[CHANGE, backup.script].concat(), &variables)
     });
     rows.collect()
