@@ -208,7 +208,7 @@ fn bytes_of_a_server_before_tls_are_an_error_with_the_reason() {
 
 #[test]
 fn a_server_without_tls_and_one_of_another_protocol_are_named_to_the_client() {
-    if !are_installed(&["openssl", "psql"]) {
+    if !are_large_ones_installed(&["openssl", "psql"]) {
         return;
     }
     let folder = certificate();
