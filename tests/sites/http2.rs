@@ -3,7 +3,7 @@
 mod grpc;
 mod peers;
 
-use std::{future::poll_fn, net::SocketAddr, path::Path, time::Duration};
+use std::{future::poll_fn, net::SocketAddr, time::Duration};
 
 use self::peers::{Client, Seen, content, runtime, send, serve, soon, tls};
 use crate::common::{
@@ -15,6 +15,7 @@ use crate::common::{
     site::Pair,
     websocket,
 };
+use crate::served;
 use bytes::Bytes;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -30,25 +31,6 @@ struct World {
     seen: Seen,
 }
 
-/// A pair whose near end serves what is at this port of localhost.
-fn served(folder: &Path, port: u16) -> (Pair, SocketAddr) {
-    let near = free_address();
-    let [certificate, key] =
-        ["tls.crt", "tls.key"].map(|name| folder.join(name).display().to_string());
-    let pair = Pair::start(
-        &["--origin-ca", &certificate],
-        &[
-            "--service",
-            &format!("https://{near}=https://localhost:{port}"),
-            "--cert",
-            &certificate,
-            "--cert-key",
-            &key,
-        ],
-    );
-    (pair, near)
-}
-
 impl World {
     /// Starts it with a site that speaks these protocols, if openssl is there.
     fn start(protocols: &[&str]) -> Option<World> {
@@ -57,7 +39,7 @@ impl World {
         }
         let (folder, runtime) = (certificate(), runtime());
         let (site, seen) = serve(&runtime, folder.path(), protocols);
-        let (pair, near) = served(folder.path(), site.port());
+        let (pair, near) = served("https", folder.path(), site.port());
         Some(World {
             folder,
             runtime,
@@ -498,7 +480,7 @@ fn a_websocket_of_http2_is_an_upgrade_at_the_site() {
         .spawn()
         .expect("socat starts");
     eventually("socat listens", || std::net::TcpStream::connect(site).ok());
-    let (_pair, near) = served(folder.path(), site.port());
+    let (_pair, near) = served("https", folder.path(), site.port());
     runtime.block_on(async {
         let client = Client::connect(near, folder.path()).await;
         let enabled = async {
@@ -555,7 +537,7 @@ fn curl_gets_what_nginx_serves_and_the_second_transfer_is_small() {
         let page = nginx.serve_letters("page", 1, 2_000_000);
         let site = nginx.https.expect("it has TLS");
         let folder = nginx.certificate().parent().expect("a folder").to_owned();
-        let (pair, near) = served(&folder, site.port());
+        let (pair, near) = served("https", &folder, site.port());
         let curl = |arguments: &[&str]| {
             let always = "--silent --show-error --fail --noproxy * --http2 --cacert tls.crt";
             let always: Vec<&str> = always.split(' ').collect();

@@ -20,6 +20,7 @@ use crate::common::{
     site::Pair,
     world::ok,
 };
+use crate::served;
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -104,26 +105,6 @@ fn serve(protocol: &'static Protocol, folder: &Path, early: &'static [u8]) -> So
         }
     });
     address
-}
-
-/// A pair whose near end serves what is at this port of localhost, with a certificate.
-fn served(scheme: &str, folder: &Path, port: u16) -> (Pair, SocketAddr) {
-    let near = free_address();
-    let [certificate, key] =
-        ["tls.crt", "tls.key"].map(|name| folder.join(name).display().to_string());
-    let service = format!("{scheme}://{near}={scheme}://localhost:{port}");
-    let near_options = [
-        "--service",
-        &service,
-        "--cert",
-        &certificate,
-        "--cert-key",
-        &key,
-    ];
-    (
-        Pair::start(&["--origin-ca", &certificate], &near_options),
-        near,
-    )
 }
 
 /// What openssl gets of a server after it began TLS in this protocol and said a line.

@@ -65,7 +65,7 @@ pub(crate) struct FlowHandle {
     link: Arc<SharedLink>,
     id: FlowId,
     signals: Arc<FlowSignals>,
-    /// Its exchanges, where what comes of the application may be secret.
+    /// Its exchanges, of which answers may be secret.
     exchanges: Option<Mutex<Exchanges>>,
     is_over: bool,
 }

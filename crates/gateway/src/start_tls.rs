@@ -1,11 +1,10 @@
 //! Protocols in which TLS begins after some plain messages: databases and mail. No I/O.
 //!
-//! Each end of the pair speaks these messages by itself: the near end as the server of its clients, and the far end as a
-//! client of the target. So the flow carries what is inside TLS of both, and nothing of its beginning. This needs a
-//! protocol whose client starts anew inside TLS, as all of these do. (MySQL's does not: its server greets before TLS, and
-//! passwords depend on the greeting.)
+//! Each end of the pair has a dialogue of its own: the near end as the server of its clients, and the far end as a
+//! client of the target. So the flow only carries the content of TLS. This needs a protocol whose client starts again
+//! inside TLS, as all of these do. (MySQL's does not: its server greets before TLS, and passwords depend on the greeting.)
 //!
-//! What comes behind the last plain message and before TLS is an error: an attacker on the way could have put it there
+//! Bytes between the last plain message and TLS are an error: an attacker on the way could have put them there
 //! (CVE-2011-0411, CVE-2021-23214).
 
 mod imap;
@@ -52,7 +51,7 @@ pub trait Dialogue: Send {
         Vec::new()
     }
 
-    /// Takes a message from the front of what came.
+    /// Takes a message from the front of the received bytes.
     fn next(&mut self, received: &mut Vec<u8>) -> Step;
 }
 
@@ -79,7 +78,7 @@ impl StartTls {
         PROTOCOLS.iter().find(|protocol| protocol.scheme == scheme)
     }
 
-    /// What a client is told that cannot be served.
+    /// The last message to a client that cannot be served.
     pub(crate) fn refusal(&self, reason: &str) -> Vec<u8> {
         (self.refusal)(reason)
     }
@@ -108,7 +107,7 @@ impl PartialEq for StartTls {
 
 impl Eq for StartTls {}
 
-/// Takes a line without its end from the front of what came, if one is whole.
+/// Takes a complete line from the front of the received bytes, without its end.
 fn take_line(received: &mut Vec<u8>) -> Option<String> {
     let end = received.iter().position(|&byte| byte == b'\n')?;
     let line: Vec<u8> = received.drain(..=end).collect();

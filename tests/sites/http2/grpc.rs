@@ -9,7 +9,7 @@ use crate::{
         eventually,
         programs::{are_large_ones_installed, run_ok},
     },
-    http2::served,
+    served,
 };
 
 /// Debian's Python, whose packages lab/setup installs.
@@ -122,7 +122,7 @@ fn grpc_s_four_kinds_of_call_pass_and_a_cancelled_one_ends_at_the_site() {
     eventually("the server listens", || {
         std::net::TcpStream::connect(site).ok()
     });
-    let (_pair, near) = served(folder.path(), site.port());
+    let (_pair, near) = served("https", folder.path(), site.port());
     // Once direct, and once through the pair.
     for port in [site.port(), near.port()] {
         let said = run_ok(PYTHON, folder.path(), &["client.py", &port.to_string()]);

@@ -37,7 +37,7 @@ pub(crate) enum Stop {
 /// Messages that come out of a pipe.
 pub(crate) struct Messages<'a> {
     pipe: &'a PipeEnd,
-    /// What came and was not used.
+    /// Received bytes that were not used.
     received: Vec<u8>,
 }
 

@@ -58,7 +58,7 @@ pub struct Exchanges {
 struct Asked {
     is_head: bool,
     is_authorized: bool,
-    /// Its path has a digest: who knows the path has the content, or its name.
+    /// Its path has a digest: a client that knows the path has the content, or its name.
     names_digest: bool,
 }
 

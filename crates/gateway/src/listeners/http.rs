@@ -126,14 +126,10 @@ impl Client {
             self.log_handshake(&HandshakeError::OtherName(asked.unwrap_or_default()));
             return self.reset();
         };
-        let (address, config) = (self.address, Arc::clone(&named.certificate.config));
-        match self.accept(*accepted, config).await? {
-            Ok(client) => client.site(Arc::clone(&named.service), None).await,
-            Err(error) => {
-                let error = HandshakeError::from(error);
-                listener.refuse(&error, format!("TLS with {address} failed: {error}"));
-                Ok(())
-            }
+        let config = Arc::clone(&named.certificate.config);
+        match self.accept_or_log(*accepted, config).await? {
+            Some(client) => client.site(Arc::clone(&named.service), None).await,
+            None => Ok(()),
         }
     }
 
@@ -181,6 +177,23 @@ impl Client {
             listener,
             exchanges,
         }))
+    }
+
+    /// The same, where a failure is only logged.
+    pub(super) async fn accept_or_log(
+        self,
+        accepted: Accepted,
+        config: Arc<ServerConfig>,
+    ) -> io::Result<Option<Client>> {
+        let (listener, address) = (Arc::clone(&self.listener), self.address);
+        Ok(match self.accept(accepted, config).await? {
+            Ok(client) => Some(client),
+            Err(error) => {
+                let error = HandshakeError::from(error);
+                listener.refuse(&error, format!("TLS with {address} failed: {error}"));
+                None
+            }
+        })
     }
 
     /// Serves requests to a site, of either version of HTTP. The first may use a flow that is open.

@@ -110,17 +110,7 @@ impl Client {
             self.log_handshake(&HandshakeError::NotTls);
             return Ok(None);
         };
-        let (listener, address) = (Arc::clone(&self.listener), self.address);
-        match self
-            .accept(*accepted, Arc::clone(&certificate.config))
-            .await?
-        {
-            Ok(client) => Ok(Some(client)),
-            Err(error) => {
-                let error = HandshakeError::from(error);
-                listener.refuse(&error, format!("TLS with {address} failed: {error}"));
-                Ok(None)
-            }
-        }
+        self.accept_or_log(*accepted, Arc::clone(&certificate.config))
+            .await
     }
 }

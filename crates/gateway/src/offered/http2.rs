@@ -115,14 +115,14 @@ impl Targets {
             }
             Reached::Http2(sender, address) => {
                 let (outer, inner) = PipeEnd::pair();
-                let exchanges = Exchanges {
+                let flow = SiteFlow {
                     targets: self.clone(),
                     asked: asked.clone(),
                     site,
                 };
                 tokio::spawn(async move {
-                    if let Err(error) = exchanges.serve(&outer, sender).await {
-                        tracing::debug!(target = %exchanges.asked, %error, "an exchange ended");
+                    if let Err(error) = flow.serve(&outer, sender).await {
+                        tracing::debug!(target = %flow.asked, %error, "an exchange ended");
                     }
                 });
                 Ok((inner.into(), address))
@@ -194,14 +194,14 @@ async fn begin(inside: Box<InsideTls>) -> Result<SendRequest<Bytes>, Refusal> {
     Ok(sender)
 }
 
-/// The exchanges of a flow, one after the other.
-struct Exchanges {
+/// A flow whose exchanges become streams, one after the other.
+struct SiteFlow {
     targets: Targets,
     asked: FlowTarget,
     site: Arc<Site>,
 }
 
-impl Exchanges {
+impl SiteFlow {
     /// Serves them up to the flow's end.
     async fn serve(&self, pipe: &PipeEnd, sender: SendRequest<Bytes>) -> Result<(), Stop> {
         let mut messages = Messages::of(pipe);
@@ -271,7 +271,7 @@ impl Exchanges {
     async fn sender(&self) -> Result<SendRequest<Bytes>, Refusal> {
         match self.targets.reach(&self.asked, &self.site).await? {
             Reached::Http2(sender, _) => Ok(sender),
-            // A site that has changed its mind is asked anew by another flow.
+            // A site that no longer speaks HTTP/2 gets a connection with the next flow.
             Reached::Http1(_) => Err(Refusal::TargetReset),
         }
     }

@@ -1,4 +1,4 @@
-//! SMTP: STARTTLS (RFC 3207). Inside TLS, the client begins anew with EHLO, and the server does not greet again.
+//! SMTP: STARTTLS (RFC 3207). Inside TLS, the client begins again with EHLO, and the server does not greet again.
 
 use super::{Dialogue, StartTls, Step, quoted, take_line};
 
@@ -34,7 +34,7 @@ impl Dialogue for Server {
     }
 }
 
-/// What the server was told.
+/// The last message to the server.
 enum Client {
     /// Nothing yet: it greets first.
     Greeted,

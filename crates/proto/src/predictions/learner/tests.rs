@@ -127,19 +127,29 @@ fn learnt(parts: &[Part], cuts: &[Index]) -> Vec<FoundChunk> {
         predictions.placed(offset, vec![chunk]);
     }
     let places = places_to_cut(parts);
-    let mut ends: Vec<usize> = cuts
+    let ends: Vec<usize> = cuts
         .iter()
         .filter(|_| !places.is_empty())
         .map(|cut| places[cut.index(places.len())])
         .chain([flow.len()])
         .collect();
+    learnt_in_pieces(predictions, &mut link, &flow, ends)
+}
+
+/// The same of a flow that comes in pieces with these ends.
+fn learnt_in_pieces(
+    mut predictions: Predictions,
+    link: &mut LinkHistory,
+    flow: &[u8],
+    mut ends: Vec<usize>,
+) -> Vec<FoundChunk> {
     ends.sort_unstable();
     let mut from = 0;
     for end in ends {
-        predictions.received(&flow[from..end], &mut link);
+        predictions.received(&flow[from..end], link);
         from = end;
     }
-    predictions.finish(&mut link);
+    predictions.finish(link);
     let requests = core::iter::from_fn(|| link.poll());
     let learnt = requests.filter_map(|request| match request {
         HistoryRequest::Learn { digest, bytes, .. } => Some(FoundChunk { digest, bytes }),
@@ -214,27 +224,16 @@ proptest! {
             secrets.reverse();
         }
         secrets.into_iter().for_each(|secret| predictions.is_secret(secret));
-        let mut ends: Vec<usize> = cuts
+        let ends: Vec<usize> = cuts
             .iter()
             .map(|cut| cut.index(flow.len() + 1))
             .chain([flow.len()])
             .collect();
-        ends.sort_unstable();
-        let mut from = 0;
-        for end in ends {
-            predictions.received(&flow[from..end], &mut link);
-            from = end;
-        }
-        predictions.finish(&mut link);
-        let requests = core::iter::from_fn(|| link.poll());
-        let learnt = requests.filter_map(|request| match request {
-            HistoryRequest::Learn { digest, bytes, .. } => Some(FoundChunk { digest, bytes }),
-            _ => None,
-        });
+        let learnt = learnt_in_pieces(predictions, &mut link, &flow, ends);
         let expected: Vec<_> = runs
             .into_iter()
             .flat_map(|run| expected(&[Part::Raw(run)]))
             .collect();
-        prop_assert_eq!(learnt.collect::<Vec<_>>(), expected);
+        prop_assert_eq!(learnt, expected);
     }
 }
