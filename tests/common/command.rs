@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use super::eventually;
+use super::{eventually, programs::install};
 
 /// Runs `refrain` to its end, without the environment's own options.
 pub(crate) fn refrain(arguments: &[&str]) -> Output {
@@ -56,7 +56,7 @@ pub(crate) fn ending_signals() -> Vec<(&'static str, i32)> {
 pub(crate) fn program_in(folder: &Path) -> PathBuf {
     let (built, program) = (env!("CARGO_BIN_EXE_refrain"), folder.join("program"));
     if fs::hard_link(built, &program).is_err() {
-        fs::copy(built, &program).expect("space for the program");
+        install(built.as_ref(), &program);
     }
     program
 }

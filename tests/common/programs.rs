@@ -44,6 +44,24 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
+/// Puts a program at `target`, by a process of its own: a file that this one has open for writing cannot be run as long
+/// as a child that another test is about to start has it open too ("Text file busy").
+pub(crate) fn install(program: &Path, target: &Path) {
+    let installed = Command::new("install")
+        .args(["--mode=755", "--"])
+        .args([program, target])
+        .status()
+        .expect("install(1) runs");
+    assert!(installed.success(), "cannot install {}", target.display());
+}
+
+/// The same with a script's text.
+pub(crate) fn install_script(text: &str, target: &Path) {
+    let source = target.with_extension("text");
+    fs::write(&source, text).expect("a new file");
+    install(&source, target);
+}
+
 /// Runs a program in `folder`, without its user's own settings, for at most a minute.
 pub(crate) fn run(program: &str, folder: &Path, arguments: &[&str]) -> Output {
     let path = find(program).expect("its presence was tested");

@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{World, names, noise};
+use crate::common::command::program_in;
 
 #[test]
 fn odd_names_links_and_holes_come_back() {
@@ -234,7 +235,7 @@ fn run_as_nobody(world: &World, arguments: &[&str]) -> Option<Output> {
     // Under /root nobody but root finds the program.
     let copy = world.path("program");
     if !copy.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_refrain"), &copy).expect("room");
+        program_in(world.0.path());
         fs::set_permissions(world.0.path(), Permissions::from_mode(0o777)).expect("ours");
     }
     let output = Command::new("setpriv")

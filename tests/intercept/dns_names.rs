@@ -1,16 +1,17 @@
 //! Rules with `name` for connections whose first bytes have no name: by the DNS answers that clients got.
 
 use std::{
-    fs::Permissions,
     io::{Read, Write},
     net::{IpAddr, SocketAddr, TcpStream, UdpSocket},
-    os::unix::fs::PermissionsExt,
     process::Command,
     thread,
 };
 
 use crate::{
-    common::{eventually, programs::find},
+    common::{
+        eventually,
+        programs::{find, install_script},
+    },
     doctor::doctor,
     world::{
         ANSWER_BYTES, BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SERVICE, SERVICE_6, SITE,
@@ -231,8 +232,7 @@ fn where_the_firewall_cannot_copy_packets_the_rules_work_and_a_warning_says_so()
         find("nft").expect("its presence was tested").display()
     );
     let nft = format!("{folder}/nft");
-    std::fs::write(&nft, lacking).expect("a new file");
-    std::fs::set_permissions(&nft, Permissions::from_mode(0o755)).expect("an own file");
+    install_script(&lacking, nft.as_ref());
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
     let config = world.path("near.toml");
     let mut command = world.keeping(&world.site);

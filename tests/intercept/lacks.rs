@@ -1,15 +1,18 @@
 //! What the machine of a near end may lack: nft, a version of it that is new enough, and IPv6.
 
 use std::{
-    fs::{self, Permissions},
-    os::unix::fs::PermissionsExt,
+    fs,
     process::{Command, Output},
 };
 
 use rustix::process::Signal;
 
 use crate::{
-    common::{doctor::Findings, eventually, programs::find},
+    common::{
+        doctor::Findings,
+        eventually,
+        programs::{find, install_script},
+    },
     failing::signal,
     world::{Outcome, World, keeper::on, within},
 };
@@ -95,8 +98,7 @@ esac
     );
     fs::create_dir(world.path("old")).expect("our own folder");
     let old = world.path("old/nft");
-    fs::write(&old, script).expect("our own folder");
-    fs::set_permissions(&old, Permissions::from_mode(0o755)).expect("our own file");
+    install_script(&script, old.as_ref());
     let path = std::env::var("PATH").expect("a path");
     let path = format!("{}:{path}", world.path("old"));
     let refrain = |arguments: &[&str]| {
