@@ -21,6 +21,7 @@ pub(crate) mod listeners;
 pub(crate) mod nginx;
 pub(crate) mod origin;
 pub(crate) mod origin_machine;
+pub(crate) mod packages;
 pub(crate) mod programs;
 pub(crate) mod resident;
 pub(crate) mod server;
