@@ -109,6 +109,10 @@ impl GitServer {
         self.nginx.http
     }
 
+    pub(crate) fn nginx(&self) -> &Nginx {
+        &self.nginx
+    }
+
     /// The path of a repository, for those who need no server.
     pub(crate) fn repository(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)

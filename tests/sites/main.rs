@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod http2;
+mod mirrors;
 mod opened;
 mod secrets;
 mod service;

@@ -13,7 +13,8 @@
 //!
 //! Origins are asked for plain content, in which the link finds repeats ([`AcceptEncoding`]).
 //!
-//! A [`Service`] is a web site that the listener stands for: requests have only a path, and go there.
+//! A [`Service`] is a web site that the listener stands for: requests have only a path, and go there. Indices of packages
+//! then name the listener ([`links`]).
 //!
 //! Exchanges of HTTP/2 have the form of HTTP/1.1 within the pair ([`http2`]).
 //!
@@ -29,6 +30,7 @@ mod answer;
 mod body;
 pub(crate) mod fields;
 pub mod http2;
+mod links;
 #[cfg(test)]
 mod reference;
 mod request;
@@ -90,6 +92,17 @@ pub fn end_of_head(received: &[u8], searched: usize) -> Option<usize> {
         _ => None,
     })
 }
+
+/// Whether a path has a digest in it. In a query, it may be anything.
+fn names_digest(path: &str) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
+    let path = path.split('?').next().unwrap_or_default();
+    let mut runs = path.as_bytes().split(|byte| !is_digit(byte));
+    runs.any(|run| run.len() >= DIGEST_DIGITS_MIN)
+}
+
+/// Hexadecimal digits in a row that are a digest: SHA-1 has as many. Shorter ones are names of accounts and the like too.
+const DIGEST_DIGITS_MIN: usize = 40;
 
 /// The response to a request whose flow was refused.
 pub(crate) fn refused_response(refusal: Refusal, origin: &Origin) -> Vec<u8> {

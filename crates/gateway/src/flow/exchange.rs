@@ -301,7 +301,7 @@ impl FlowHandle {
                 answer.pass(&mut buffer, steps.is_whole.load(Ordering::Relaxed));
             }
             if finished {
-                answer.finish();
+                answer.finish(&mut buffer);
             }
             steps.is_writing.store(true, Ordering::Relaxed);
             self.pass_on(client, &buffer, came, activity).await?;

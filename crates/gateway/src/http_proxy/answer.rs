@@ -6,7 +6,10 @@
 
 use httparse::{Header, Response};
 
-use super::{Body, HEAD_BYTES_MAX, HEAD_KIB_MAX, Served, WEBSOCKET, end_of_head, fields, response};
+use super::{
+    Body, HEAD_BYTES_MAX, HEAD_KIB_MAX, Served, WEBSOCKET, end_of_head, fields, links::Rewriter,
+    response,
+};
 
 /// What of a request its answer depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +42,19 @@ enum State {
     Head(Vec<u8>),
     /// The head is passed, and this much of the body is still to come.
     Body(Body),
-    /// The same, and of a chunked body only the content passes.
-    Content(Body),
+    /// The same, and only the content passes, in another form.
+    Content(Body, Form),
     /// Nothing of it is to come.
     Over(Progress),
+}
+
+/// How the content of a body is passed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Form {
+    /// What changes it.
+    rewriter: Option<Rewriter>,
+    /// Whether it goes in chunks of our own.
+    is_chunked: bool,
 }
 
 /// How far an answer has come.
@@ -112,7 +124,7 @@ enum Rewritten {
     Final {
         head: Vec<u8>,
         body: Body,
-        only_content: bool,
+        form: Option<Form>,
         origin_stays: bool,
         client_stays: bool,
     },
@@ -164,20 +176,27 @@ impl Answer {
         self.pass_body(bytes, 0);
     }
 
-    /// The origin has ended.
-    pub fn finish(&mut self) {
+    /// The origin has ended. Appends the last bytes that the client is to get.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.origin_stays = false;
-        self.state = State::Over(match self.state {
+        let progress = match &mut self.state {
             State::Body(Body::UntilClose) => Progress::Complete,
+            State::Content(Body::UntilClose, form) => {
+                let mut last = Vec::new();
+                form.pass(&mut last, true, self.served.as_ref());
+                out.append(&mut last);
+                Progress::Complete
+            }
             _ => self.broken(),
-        });
+        };
+        self.state = State::Over(progress);
     }
 
     /// How far it has come.
     pub fn progress(&self) -> Progress {
         match self.state {
             State::Head(_) => Progress::Awaited,
-            State::Body(_) | State::Content(_) => Progress::Passing,
+            State::Body(_) | State::Content(..) => Progress::Passing,
             State::Over(progress) => progress,
         }
     }
@@ -185,11 +204,15 @@ impl Answer {
     /// How far it has come if the connection breaks now: an answer that continues up to the
     /// connection's end is not complete then.
     pub fn broken(&self) -> Progress {
-        let is_visible = matches!(self.state, State::Body(Body::Counted(_) | Body::Chunked(_)));
+        let is_visible = match &self.state {
+            State::Body(body) => matches!(body, Body::Counted(_) | Body::Chunked(_)),
+            State::Content(_, form) => form.is_chunked,
+            _ => false,
+        };
         match self.state {
             State::Head(ref held) if held.is_empty() => Progress::Failed(AnswerError::Closed),
             State::Head(_) => Progress::Failed(AnswerError::ClosedInHead),
-            State::Body(_) | State::Content(_) => Progress::Truncated { is_visible },
+            State::Body(_) | State::Content(..) => Progress::Truncated { is_visible },
             State::Over(progress) => progress,
         }
     }
@@ -252,7 +275,7 @@ impl Answer {
                 Ok(Rewritten::Final {
                     head,
                     body,
-                    only_content,
+                    form,
                     origin_stays,
                     client_stays,
                 }) => {
@@ -261,9 +284,9 @@ impl Answer {
                     let head_end = out.len() + head.len();
                     out.extend(head);
                     out.extend(&held[end..]);
-                    self.state = match only_content {
-                        true => State::Content(body),
-                        false => State::Body(body),
+                    self.state = match form {
+                        Some(form) => State::Content(body, form),
+                        None => State::Body(body),
                     };
                     self.pass_body(out, head_end);
                     return;
@@ -285,9 +308,10 @@ impl Answer {
                 bytes.truncate(from + taken);
                 (taken, body)
             }
-            State::Content(body) => {
+            State::Content(body, form) => {
                 let mut content = bytes.split_off(from);
                 let taken = body.take_content(&mut content);
+                form.pass(&mut content, body.has_ended(), self.served.as_ref());
                 bytes.append(&mut content);
                 (taken, body)
             }
@@ -303,8 +327,31 @@ impl Answer {
             self.state = State::Over(Progress::Complete);
         } else if *body == Body::Malformed {
             self.origin_stays = false;
-            let is_visible = matches!(self.state, State::Body(_));
+            let is_visible = match &self.state {
+                State::Content(_, form) => form.is_chunked,
+                _ => true,
+            };
             self.state = State::Over(Progress::Truncated { is_visible });
+        }
+    }
+}
+
+impl Form {
+    /// Takes the next content, and leaves the bytes that the client is to get.
+    fn pass(&mut self, content: &mut Vec<u8>, is_last: bool, served: Option<&Served>) {
+        if let (Some(rewriter), Some(served)) = (&mut self.rewriter, served) {
+            rewriter.pass(content, is_last, served);
+        }
+        if !self.is_chunked {
+            return;
+        }
+        if !content.is_empty() {
+            let size = format!("{:x}\r\n", content.len());
+            content.splice(..0, size.into_bytes());
+            content.extend(b"\r\n");
+        }
+        if is_last {
+            content.extend(b"0\r\n\r\n");
         }
     }
 }
@@ -412,22 +459,41 @@ fn frame(
         Coding::Other => Body::UntilClose,
         Coding::None => length.map_or(Body::UntilClose, Body::Counted),
     };
-    let only_content = terms.client_minor == 0 && matches!(body, Body::Chunked(_));
+    let rewriter = served.and_then(|served| served.rewriter(code, received));
+    let rewriter = rewriter.filter(|_| length != Some(0));
+    let is_changed = rewriter.is_some();
+    let form = match body {
+        Body::NONE => None,
+        Body::Chunked(_) if terms.client_minor == 0 => Some(false),
+        _ => is_changed.then_some(terms.client_minor > 0),
+    };
+    let form = form.map(|is_chunked| Form {
+        rewriter,
+        is_chunked,
+    });
+    let only_content = form.as_ref().is_some_and(|form| !form.is_chunked);
 
     // RFC 9110, section 8.6, and RFC 9112, section 6.1: neither says anything in these, and a
     // length beside a coding does not count.
-    let has_length = !has_no_length && coding == Coding::None;
+    let has_length = !has_no_length && coding == Coding::None && !is_changed;
     let mut without = vec!["Content-Length"];
     if has_no_length || terms.client_minor == 0 {
         without.push("Transfer-Encoding");
     }
     if let Some(served) = served {
         without.extend(served.fields());
+        without.extend(served.fields_of_index(code, is_changed));
     }
     let secret = fields::push_end_to_end(&mut head, received, &without, minor);
     head.extend(secret);
     if let Some(served) = served {
         served.push_fields(&mut head, received);
+        if !served.fields_of_index(code, is_changed).is_empty() {
+            served.push_fields_of_index(&mut head, received, is_changed);
+        }
+    }
+    if form.as_ref().is_some_and(|form| form.is_chunked) {
+        fields::push(&mut head, "Transfer-Encoding", b"chunked");
     }
     if let Some(length) = length.filter(|_| has_length) {
         fields::push(&mut head, "Content-Length", length.to_string().as_bytes());
@@ -459,7 +525,7 @@ fn frame(
     Ok(Rewritten::Final {
         head,
         body,
-        only_content,
+        form,
         origin_stays: fields::keep_open(received, minor) && ends_by_itself && !is_faulty,
         client_stays,
     })

@@ -124,8 +124,7 @@ pub fn parse_head(
                     }
                     Addressing::Service(service) => {
                         let (origin, path) = service.route(uri)?;
-                        let (service, origin) = (Arc::clone(service), origin.clone());
-                        (origin.clone(), path, Some(Served { service, origin }))
+                        (origin.clone(), path, Some(Served::of(service, origin)))
                     }
                 };
                 let line = (method, path, minor);
@@ -185,7 +184,7 @@ const MAX_FORWARDS: &str = "Max-Forwards";
 fn exchange(
     (method, path, minor): (&str, &str, u8),
     origin: &Origin,
-    served: Option<Served>,
+    mut served: Option<Served>,
     received: &mut [Header],
     asking: impl FnOnce(&Target) -> AcceptEncoding,
 ) -> Result<Exchange, HttpProxyError> {
@@ -218,9 +217,6 @@ fn exchange(
         && (minor == 1 || fields::values(received, "Via").next().is_none());
     // RFC 9110, section 10.1.4: the answer's chunks pass, and trailers with them.
     let wants_trailers = minor == 1 && fields::lists(received, "TE", "trailers");
-    if !may_switch && asking(&origin.target) == AcceptEncoding::Identity {
-        accept_encoding::lower(received);
-    }
 
     let mut head = Vec::with_capacity(512);
     for part in [method, " ", &path, " HTTP/1.1\r\n"] {
@@ -228,6 +224,13 @@ fn exchange(
     }
     fields::push(&mut head, "Host", origin.authority().as_bytes());
     let mut without = vec!["Host"];
+    if let Some(served) = &mut served {
+        without.extend(served.look_for_index((method, &path), received, &mut head));
+    }
+    let is_index = served.as_ref().is_some_and(Served::is_index);
+    if !may_switch && (is_index || asking(&origin.target) == AcceptEncoding::Identity) {
+        accept_encoding::lower(received);
+    }
     if matches!(method, "TRACE" | "OPTIONS")
         && let Some(forwards) = forwards_left(received)?
     {

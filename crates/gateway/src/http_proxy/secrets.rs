@@ -15,15 +15,12 @@ use refrain_codec::names;
 use super::{
     Body, HEAD_BYTES_MAX,
     answer::{Framed, framed_answer},
-    end_of_head, fields,
+    end_of_head, fields, names_digest,
     request::framed_body,
 };
 
 /// Requests whose answers have not come. The other end of the pair sends one after the other.
 const ASKED_MAX: usize = 16;
-
-/// Hexadecimal digits in a row that are a digest: SHA-1 has as many. Shorter ones are names of accounts and the like too.
-const DIGEST_DIGITS_MIN: usize = 40;
 
 names! {
     /// How bodies are sent that shared caches must not keep.
@@ -242,14 +239,6 @@ fn read_request(head: &[u8]) -> Option<(Asked, Body)> {
 /// Whether a field is a client's right to an answer. Cookies do not count, as in RFC 9111: most have no such meaning.
 fn is_authorization(field: &Header) -> bool {
     fields::is_secret(field.name) && !field.name.eq_ignore_ascii_case("Cookie")
-}
-
-/// Whether a path has a digest in it. In a query, it may be anything.
-fn names_digest(path: &str) -> bool {
-    let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
-    let path = path.split('?').next().unwrap_or_default();
-    let mut runs = path.as_bytes().split(|byte| !is_digit(byte));
-    runs.any(|run| run.len() >= DIGEST_DIGITS_MIN)
 }
 
 /// The head without the fields that are secret, and those with the end of the head, if there are some. The order of fields

@@ -1,7 +1,7 @@
 //! A web site behind the link, which a listener serves as if it were its own: the requests' way there, and the heads of
 //! its answers as clients of the listener understand them.
 //!
-//! Bodies pass as they are. An absolute link in one leads past the listener.
+//! Bodies pass as they are, but for links of indices ([`links`]). Other absolute links lead past the listener.
 
 use std::{
     fmt,
@@ -10,8 +10,14 @@ use std::{
 };
 
 use httparse::Header;
+use percent_encoding::percent_decode_str;
 
-use super::fields;
+use super::{
+    fields,
+    links::{
+        self, ETAG, IF_NONE_MATCH, Index, Listener, Marks, OF_BODY, OF_PARTS, OwnPath, Rewriter,
+    },
+};
 use crate::target::{FlowTarget, Protocols, Target, TargetError};
 
 /// Where the other hosts of a service begin, in the paths of its listener.
@@ -42,6 +48,12 @@ pub struct Origin {
 pub struct Served {
     pub(super) service: Arc<Service>,
     pub(super) origin: Origin,
+    /// The listener as the client named it.
+    authority: Option<String>,
+    /// The index that it was asked for.
+    index: Option<Index>,
+    /// Whether the client has one with changed links.
+    has_marked: bool,
 }
 
 /// Why a request is for no host of a service.
@@ -219,6 +231,8 @@ impl Service {
             };
         };
         let (host, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        // Some clients write a port's colon as %3A.
+        let host = percent_decode_str(host).decode_utf8_lossy();
         let other = self.others.iter().find(|other| other.authority() == host);
         let other = other.ok_or(Misrouted::UnknownHost)?;
         Ok((other, if rest.is_empty() { "/" } else { rest }))
@@ -226,6 +240,54 @@ impl Service {
 }
 
 impl Served {
+    /// The host of a service that a request goes to.
+    pub(super) fn of(service: &Arc<Service>, origin: &Origin) -> Served {
+        Served {
+            service: Arc::clone(service),
+            origin: origin.clone(),
+            authority: None,
+            index: None,
+            has_marked: false,
+        }
+    }
+
+    /// Looks for an index in a request. Appends the fields of one whose answer is to be whole, and names those that are
+    /// not to be sent.
+    pub(super) fn look_for_index(
+        &mut self,
+        (method, path): (&str, &str),
+        received: &[Header],
+        head: &mut Vec<u8>,
+    ) -> &'static [&'static str] {
+        if self.service.is_by_own_name {
+            return &[];
+        }
+        let host = fields::values(received, "Host").next();
+        self.authority = host.and_then(links::authority);
+        let site = self.service.site.authority();
+        self.index = Index::of(method, path, received, &site);
+        if self.index.is_none() {
+            return &[];
+        }
+        let Some(tags) = Marks::of(&*self.service).unmarked(received) else {
+            return &OF_PARTS;
+        };
+        self.has_marked = true;
+        if !tags.is_empty() {
+            fields::push(head, IF_NONE_MATCH, &tags);
+        }
+        &[IF_NONE_MATCH, OF_PARTS[0], OF_PARTS[1]]
+    }
+
+    pub(super) fn is_index(&self) -> bool {
+        self.index.is_some()
+    }
+
+    /// What changes the links of an answer's body.
+    pub(super) fn rewriter(&self, code: u16, received: &[Header]) -> Option<Rewriter> {
+        links::rewriter(self.index?, code, received)
+    }
+
     /// The fields of an answer that [`Served::push_fields`] leaves out or writes.
     pub(super) fn fields(&self) -> &'static [&'static str] {
         // Those that send clients past the listener come first.
@@ -237,6 +299,9 @@ impl Served {
                 "Location",
                 "Content-Location",
                 "Set-Cookie",
+                "Link",
+                // Clients of Hugging Face that see it leave by another protocol.
+                "X-Xet-Hash",
             ],
         }
     }
@@ -248,10 +313,15 @@ impl Served {
         }
         for name in ["Location", "Content-Location"] {
             for value in fields::values(received, name) {
-                let own = str::from_utf8(value).ok().and_then(|url| self.own_url(url));
-                let value = own.as_ref().map_or(value, String::as_bytes);
+                let own = str::from_utf8(value)
+                    .ok()
+                    .and_then(|url| self.own_path(url));
+                let value = own.as_ref().map_or(value, |own| own.path.as_bytes());
                 fields::push(head, name, value);
             }
+        }
+        for value in fields::values(received, "Link") {
+            fields::push(head, "Link", &links::own_links(value, self));
         }
         // The cookies of other hosts would come back to the site.
         let cookies = fields::values(received, "Set-Cookie").filter(|_| self.is_of_site());
@@ -260,20 +330,56 @@ impl Served {
         }
     }
 
+    /// The fields of an answer that [`Served::push_fields_of_index`] writes, or that are wrong with another body.
+    pub(super) fn fields_of_index(&self, code: u16, is_changed: bool) -> &'static [&'static str] {
+        match is_changed {
+            true => &OF_BODY,
+            false if code == 304 && self.has_marked => &OF_BODY[..1],
+            false => &[],
+        }
+    }
+
+    /// Appends those fields.
+    pub(super) fn push_fields_of_index(
+        &self,
+        head: &mut Vec<u8>,
+        received: &[Header],
+        is_changed: bool,
+    ) {
+        let tag = fields::values(received, ETAG).next();
+        if let Some(tag) = tag.and_then(|tag| Marks::of(&*self.service).marked(tag)) {
+            fields::push(head, ETAG, &tag);
+        }
+        if is_changed {
+            fields::push(head, "Vary", b"Host");
+        }
+    }
+
     /// Whether the answer comes from the site itself.
     pub(super) fn is_of_site(&self) -> bool {
         self.origin == self.service.site
     }
+}
+
+impl Listener for Served {
+    fn authority(&self) -> Option<&str> {
+        self.authority.as_deref()
+    }
 
     /// A URL of one of the service's hosts as a path of the listener. Others stay as they are.
-    fn own_url(&self, url: &str) -> Option<String> {
+    fn own_path(&self, url: &str) -> Option<OwnPath> {
+        let of_another = |path| OwnPath {
+            path,
+            is_of_another: true,
+        };
         let (is_https, rest) = match url.split_once("://") {
             Some((scheme, rest)) => (is_https(scheme)?, rest),
             None => match url.strip_prefix("//") {
                 Some(rest) => (self.origin.is_https, rest),
                 // A path of the host that answers. A relative one is right as it is.
                 None if url.starts_with('/') && !self.is_of_site() => {
-                    return Some(format!("{OTHER_HOSTS}{}{url}", self.origin.authority()));
+                    let path = format!("{OTHER_HOSTS}{}{url}", self.origin.authority());
+                    return Some(of_another(path));
                 }
                 None => return None,
             },
@@ -285,10 +391,14 @@ impl Served {
         if origin == self.service.site {
             // Two slashes would begin the name of a host.
             let same = if path.starts_with("//") { "/." } else { "" };
-            return Some(format!("{same}{slash}{path}"));
+            return Some(OwnPath {
+                path: format!("{same}{slash}{path}"),
+                is_of_another: false,
+            });
         }
         let is_other = self.service.others.contains(&origin);
-        is_other.then(|| format!("{OTHER_HOSTS}{}{slash}{path}", origin.authority()))
+        let path = || format!("{OTHER_HOSTS}{}{slash}{path}", origin.authority());
+        is_other.then(|| of_another(path()))
     }
 }
 

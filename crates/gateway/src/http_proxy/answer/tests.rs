@@ -33,7 +33,7 @@ fn passed(answer: &mut Answer, text: &str) -> String {
 fn answered(terms: AnswerTerms, text: &str) -> (String, Answer) {
     let mut answer = Answer::new(terms);
     let passed = passed(&mut answer, text);
-    answer.finish();
+    answer.finish(&mut Vec::new());
     (passed, answer)
 }
 
@@ -468,7 +468,7 @@ proptest! {
     ) {
         let (client, mut answer) = in_pieces(terms, &origin, &cuts);
         if ends {
-            answer.finish();
+            answer.finish(&mut Vec::new());
         }
         let expected = reference::frame(&origin, terms, ends);
         let (heads, body) = reference::split_heads(&client, expected.heads);
@@ -531,7 +531,7 @@ proptest! {
         for start in [&b"HTTP/1.1 200 "[..], b""] {
             let mut answer = Answer::new(UPGRADE);
             answer.pass(&mut [start, &bytes[..]].concat(), true);
-            answer.finish();
+            answer.finish(&mut Vec::new());
         }
     }
 }

@@ -95,6 +95,7 @@ fn another_host_gets_its_path_and_no_credentials() {
         ),
         ("/_refrain/b.example:444/", "/"),
         ("/_refrain/b.example:444", "/"),
+        ("/_refrain/b.example%3a444/x%3A", "/x%3A"),
     ] {
         let head = format!(
             "GET {path} HTTP/1.1\r\nHost: h\r\nAuthorization: x\r\nCookie: y\r\nX-Auth-Token: z\r\nAccept: */*\r\n\r\n"
@@ -218,8 +219,8 @@ proptest! {
             true => service.site.clone(),
             false => service.others[0].clone(),
         };
-        let served = Served { service, origin };
-        if let Some(own) = served.own_url(&url) {
+        let served = Served::of(&service, &origin);
+        if let Some(OwnPath { path: own, .. }) = served.own_path(&url) {
             prop_assert!(own.starts_with('/') && !own.starts_with("//"), "{}", own);
         }
     }
