@@ -342,6 +342,44 @@ fn files_that_are_here_already_are_history_until_they_change() {
 }
 
 #[test]
+fn the_next_version_of_a_file_is_predicted_before_its_first_byte() {
+    const BYTES: usize = 60_000;
+    let versions = [2, 3].map(|version| [noise(version, 100), noise(1, BYTES)].concat());
+    let [first, next] = versions.clone();
+    let origin = serve(move |mut stream| {
+        let mut request = [0; 1024];
+        let came = stream.read(&mut request)?;
+        // Offers come meanwhile. All of the answer would otherwise be on its way before them.
+        thread::sleep(Duration::from_millis(300));
+        let is_next = request[..came].starts_with(b"GET /app-5.4.10.js ");
+        stream.write_all(if is_next { &next } else { &first })
+    });
+    let (listen, option) = forward(origin);
+    let site = Site::new();
+    let store = folder(&site, "store");
+    let _far = site.far(&RECEIVER);
+    let mut near = site.near(site.far_listen, &options(&option, &store, &[]));
+    near.wait_until_up();
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(listen).expect("a listener");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it is read");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        answer
+    };
+    assert!(get("/app-5.4.9.js") == versions[0]);
+    // The store outlives the near end, and so do its openings.
+    near.signal("TERM");
+    assert!(near.wait_for_exit().success());
+    near.restart();
+    near.wait_until_up();
+    assert!(get("/app-5.4.10.js") == versions[1]);
+    let predicted = near.peer().received.predictions.confirmed_bytes;
+    assert!(predicted as usize > BYTES / 2, "{predicted} bytes");
+}
+
+#[test]
 fn both_ends_say_which_of_them_drives_a_flow() {
     let (listen, option) = forward(origin::start());
     for (mode, by, why) in [

@@ -8,7 +8,9 @@ use std::{
 
 use refrain_codec::chunk::hash::ChunkDigest;
 use refrain_proto::{
-    predictions::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
+    predictions::history::{
+        Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted, alike,
+    },
     terms::{Hint, PREFIX_BYTES},
 };
 
@@ -115,8 +117,13 @@ impl Remembered {
                 self.recipes[index].push(digest);
                 self.places
                     .insert(digest, (index, self.recipes[index].len()));
-                self.openings
-                    .extend(opening.map(|opening| (opening, index)));
+                self.openings.extend(
+                    opening
+                        .into_iter()
+                        .flat_map(|key| [Some(key), alike(key)])
+                        .flatten()
+                        .map(|key| (key, index)),
+                );
                 answer
             }
             HistoryRequest::Open { opening, wanted } => {

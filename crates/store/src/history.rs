@@ -359,11 +359,13 @@ impl History {
 
     /// The index no longer has an opening, unless another segment knows it too.
     pub(crate) fn forget_opening(&mut self, realm: RealmNumber, key: OpeningKey) {
-        let key = IndexKey::of_opening(self.realms.realm(realm), key);
-        let is_known = |entry: &Entry| entry.places().any(|at| self.is_live(at));
-        let entry = self.index.find(key);
-        if entry.is_some_and(|entry| entry.at().is_none() && !is_known(entry)) {
-            self.index.remove(key);
+        for key in key.all() {
+            let key = IndexKey::of_opening(self.realms.realm(realm), key);
+            let is_known = |entry: &Entry| entry.places().any(|at| self.is_live(at));
+            let entry = self.index.find(key);
+            if entry.is_some_and(|entry| entry.at().is_none() && !is_known(entry)) {
+                self.index.remove(key);
+            }
         }
     }
 

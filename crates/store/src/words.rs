@@ -43,6 +43,20 @@ impl fmt::Debug for Realm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpeningKey(pub u64);
 
+impl OpeningKey {
+    /// The key that it has in common with those of alike flows, if there may be others: its upper half. What is
+    /// remembered by a key is found by this one too.
+    pub fn alike(self) -> Option<OpeningKey> {
+        let upper = OpeningKey(self.0 & !u64::from(u32::MAX));
+        (upper != self).then_some(upper)
+    }
+
+    /// Itself, and that.
+    pub(crate) fn all(self) -> impl Iterator<Item = OpeningKey> {
+        [Some(self), self.alike()].into_iter().flatten()
+    }
+}
+
 /// A flow in progress, whose recipe is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecipeId(pub(crate) u64);

@@ -74,6 +74,15 @@ pub struct RecipeNumber(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HistoryPlace(pub [u64; 3]);
 
+/// The key that an opening has in common with those of alike flows, if there may be others: its upper half.
+pub fn alike(opening: u64) -> Option<u64> {
+    Some(upper(opening)).filter(|&upper| upper != opening)
+}
+
+pub(super) fn upper(key: u64) -> u64 {
+    key & !u64::from(u32::MAX)
+}
+
 /// Something for the history to do, in the order in which it was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryRequest {
@@ -82,7 +91,7 @@ pub enum HistoryRequest {
         /// The recipe.
         recipe: RecipeNumber,
         /// What its flow looked like before its first byte; `None` if its first chunks were not
-        /// learnt.
+        /// learnt. The recipe is found by the key of [`alike`] too.
         opening: Option<u64>,
     },
     /// The next chunk of a recipe came.

@@ -25,11 +25,26 @@ pub(crate) struct LinkHistory {
     free_offers: usize,
     /// The key of this link's signatures, once the other end said that it takes offers.
     key: Option<OfferKey>,
-    /// Opening keys that hit.
-    openings: BTreeMap<u64, ()>,
+    /// Opening keys that hit, and those that many requests have in common and that did not.
+    openings: BTreeMap<u64, Tried>,
     /// Chunks that were not learnt since the history was too slow.
     pub(crate) unlearnt: u64,
 }
+
+/// The success of an opening key.
+#[derive(Clone, Copy, Debug)]
+enum Tried {
+    Hit,
+    /// It missed, and is not tried for so many flows. After the next miss, it is not for so many.
+    Missed {
+        wait: u16,
+        next: u16,
+    },
+}
+
+/// Flows that do without the openings of alike requests after these missed: once, and often.
+const WAIT_MIN: u16 = 4;
+const WAIT_MAX: u16 = 1 << 10;
 
 impl LinkHistory {
     pub(crate) fn new(config: HistoryConfig) -> Self {
@@ -133,13 +148,40 @@ impl LinkHistory {
     }
 
     pub(crate) fn opening_hit(&mut self, opening: u64) {
-        if self.openings.insert(opening, ()).is_none() && self.openings.len() > OPENING_KEYS_MAX {
-            self.openings.pop_first();
-        }
+        self.opening_tried(opening, Tried::Hit);
     }
 
     pub(crate) fn has_opening_hit(&self, opening: u64) -> bool {
-        self.openings.contains_key(&opening)
+        matches!(self.openings.get(&opening), Some(Tried::Hit))
+    }
+
+    /// Whether to try what alike requests have in common.
+    pub(crate) fn tries_alike(&mut self, opening: u64) -> bool {
+        match self.openings.get_mut(&opening) {
+            Some(Tried::Missed { wait, .. }) if *wait > 0 => {
+                *wait -= 1;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Something is offered that alike requests have in common: a miss, until it hits.
+    pub(crate) fn offers_alike(&mut self, opening: u64) {
+        let wait = match self.openings.get(&opening) {
+            Some(Tried::Hit) => return,
+            Some(&Tried::Missed { next, .. }) => next,
+            None => WAIT_MIN,
+        };
+        let next = WAIT_MAX.min(2 * wait);
+        self.opening_tried(opening, Tried::Missed { wait, next });
+    }
+
+    fn opening_tried(&mut self, opening: u64, tried: Tried) {
+        let is_new = self.openings.insert(opening, tried).is_none();
+        if is_new && self.openings.len() > OPENING_KEYS_MAX {
+            self.openings.pop_first();
+        }
     }
 }
 

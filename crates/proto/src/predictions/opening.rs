@@ -2,16 +2,20 @@
 //!
 //! Where the receiver's own first bytes are an HTTP/1 request, the key is the request line and
 //! the host, else the target alone: never the raw first bytes, whose split is an accident
-//! (`docs/architecture.md`, 20). A key is 64 bits of a hash: who finds two requests with one
-//! key gets a wrong prediction, and nothing else.
+//! (`docs/architecture.md`, 20).
+//!
+//! Requests whose lines differ in numbers only are *alike*, such as those for `/app-5.4.2.js` and `/app-5.4.3.js`. The
+//! upper half of a key is a hash of what alike requests have in common, and the lower half of the rest. It is 0 where
+//! there is no rest. Two requests with one key get a wrong prediction, and nothing else.
 
+use super::history::upper;
 use crate::{limits::HTTP_HEAD_BYTES_MAX, targets::place};
 
 const METHODS: [&[u8]; 4] = [b"GET ", b"HEAD ", b"POST ", b"PUT "];
 
 /// The key of a flow to `target` of which nothing more is known.
 pub(crate) fn of_target(target: &str) -> u64 {
-    refrain_codec::check(1, place(target).as_bytes())
+    upper(refrain_codec::check(1, place(target).as_bytes()))
 }
 
 /// The key of what answers `bytes`, if they begin with an HTTP/1 request.
@@ -34,17 +38,37 @@ pub(crate) fn of_request(target: &str, bytes: &[u8]) -> Option<u64> {
                 .then(|| value.trim_ascii())
         })
         .unwrap_or_default();
-    let mut text = place(target).as_bytes().to_vec();
-    for part in [line, host] {
-        text.push(b'\n');
-        text.extend_from_slice(part);
-    }
-    Some(refrain_codec::check(2, &text))
+    let text = [place(target).as_bytes(), line, host].join(&b'\n');
+    let alike = [place(target).as_bytes(), &without_numbers(line), host].join(&b'\n');
+    let rest = match alike == text {
+        true => 0,
+        false => refrain_codec::check(2, &text) as u32,
+    };
+    Some(upper(refrain_codec::check(3, &alike)) | u64::from(rest))
 }
+
+/// A request line with one sign for each number in it.
+fn without_numbers(line: &[u8]) -> Vec<u8> {
+    // The version of HTTP is no number of the request.
+    let (request, version) = line.split_at(line.len().saturating_sub(VERSION_BYTES));
+    let mut text = Vec::with_capacity(line.len());
+    for &byte in request {
+        match byte.is_ascii_digit() {
+            false => text.push(byte),
+            true if text.last() == Some(&b'#') => {}
+            true => text.push(b'#'),
+        }
+    }
+    text.extend(version);
+    text
+}
+
+const VERSION_BYTES: usize = b"HTTP/1.1".len();
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::predictions::history::alike;
     use proptest::prelude::*;
 
     const REQUEST: &[u8] =
@@ -64,6 +88,34 @@ mod tests {
             assert_ne!(key(REQUEST), key(other));
         }
         assert_ne!(key(REQUEST), of_request("example.org:81", REQUEST));
+    }
+
+    #[test]
+    fn requests_that_differ_in_numbers_are_alike() {
+        let key = |path: &str| {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            of_request("a:80", request.as_bytes()).expect("a request")
+        };
+        let one = key("/app-5.4.2.js?v=1");
+        for like in ["/app-5.4.3.js?v=1", "/app-5.10.3.js?v=12"] {
+            assert_ne!(key(like), one, "{like}");
+            assert_eq!(alike(key(like)), alike(one), "{like}");
+        }
+        assert!(alike(one).is_some());
+        for other in ["/app-5.4.js?v=1", "/lib-5.4.2.js?v=1", "/app-5.4.2.js"] {
+            assert_ne!(alike(key(other)), alike(one), "{other}");
+        }
+        // Of those without numbers, there is one. The key of all is alike to none.
+        for only in [
+            key("/app.js"),
+            alike(one).expect("it has others"),
+            of_target("a:80"),
+        ] {
+            assert_eq!(alike(only), None);
+        }
+        let digests =
+            ["3f9a".repeat(16), "7c21".repeat(16)].map(|digest| key(&format!("/{digest}")));
+        assert_ne!(alike(digests[0]), alike(digests[1]));
     }
 
     #[test]

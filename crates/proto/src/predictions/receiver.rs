@@ -26,7 +26,7 @@ use refrain_codec::chunk::hash::ChunkDigest;
 
 use super::{
     dispersion::Dispersion,
-    history::{Found, FoundChunk, HistoryConfig, HistoryRequest, Predict, RecipeNumber},
+    history::{self, Found, FoundChunk, HistoryConfig, HistoryRequest, Predict, RecipeNumber},
     learner::Learner,
     link_history::LinkHistory,
     offers::{Offered, Offers, Said, State, Unconfirmed},
@@ -76,8 +76,10 @@ pub(crate) struct Predictions {
     /// What the next recipe would begin with was not learnt.
     is_torn: bool,
     opening: u64,
-    /// The opening is to be asked for, once the history has answered.
-    opening_due: bool,
+    /// The opening that is to be asked for, once the history has answered: this one, or that of alike requests.
+    opening_due: Option<u64>,
+    /// The chain of an opening, and its key.
+    opening_chain: Option<(u32, u64)>,
     offers: Offers,
     chains: Chains,
     asked: Option<Asked>,
@@ -109,7 +111,8 @@ impl Predictions {
             recipe: None,
             is_torn: false,
             opening: 0,
-            opening_due: false,
+            opening_due: None,
+            opening_chain: None,
             offers: Offers::default(),
             chains: Chains::default(),
             asked: None,
@@ -153,7 +156,7 @@ impl Predictions {
         self.stopped = true;
         self.chains.clear();
         self.asked = None;
-        self.opening_due = false;
+        self.opening_due = None;
         self.withdraw_below(self.offers.end());
     }
 
@@ -166,7 +169,8 @@ impl Predictions {
         self.head = HeadEnd::default();
         self.is_torn = false;
         self.opening = opening;
-        self.opening_due = self.config.predict == Predict::Window;
+        self.opening_due = (self.config.predict == Predict::Window).then_some(opening);
+        self.opening_chain = None;
         self.ask(link);
     }
 
@@ -302,8 +306,10 @@ impl Predictions {
                 chunks.push(chunk);
             }
         }
-        link.opening_hit(self.opening);
         if let Some(chain) = chain {
+            if let Some((_, key)) = self.opening_chain.filter(|&(opening, _)| opening == chain) {
+                link.opening_hit(key);
+            }
             self.hit(frame.first, chain);
         }
         Ok(chunks)
@@ -334,7 +340,11 @@ impl Predictions {
         let Found { mut chunks, next } = found;
         let is_dry = chunks.is_empty();
         let chain = match asked.about {
-            About::ChunkEndingAt(_) | About::Opening if chunks.is_empty() => None,
+            About::Opening(key) if chunks.is_empty() => {
+                self.opening_due = history::alike(key).filter(|&key| link.tries_alike(key));
+                None
+            }
+            About::ChunkEndingAt(_) if chunks.is_empty() => None,
             // The chain on offer holds: what came differs from it, and at most moved what follows.
             About::ChunkEndingAt(end) if self.has_place(&chunks[0].digest, end) => None,
             About::ChunkEndingAt(end) => {
@@ -345,9 +355,14 @@ impl Predictions {
                 let is_hit = true;
                 Some(self.chains.found(self.came, end, is_hit))
             }
-            About::Opening => {
+            About::Opening(key) => {
                 let is_hit = false;
-                Some(self.chains.found(self.came, self.came, is_hit))
+                let chain = self.chains.found(self.came, self.came, is_hit);
+                self.opening_chain = Some((chain.number, key));
+                if key != self.opening {
+                    link.offers_alike(key);
+                }
+                Some(chain)
             }
             About::Chain(number) => self.chains.get(number),
         };
@@ -487,7 +502,7 @@ impl Predictions {
                 recipe
             }
         };
-        let is_free = self.asked.is_none() && !self.opening_due;
+        let is_free = self.asked.is_none() && self.opening_due.is_none();
         let chunks_max = match self.by_sender {
             true => PROBED_CHUNKS,
             false => CHUNKS_A_REQUEST,

@@ -9,7 +9,9 @@ use std::{
 use refrain_codec::chunk::hash::ChunkDigest;
 use refrain_proto::{
     Link,
-    predictions::history::{Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted},
+    predictions::history::{
+        Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted, alike,
+    },
     terms::Hint,
 };
 
@@ -74,8 +76,13 @@ impl Memory {
                     self.chunks.insert(digest, bytes);
                     let behind = self.recipes[index].len();
                     self.places.insert(digest, (index, behind));
-                    self.openings
-                        .extend(opening.map(|opening| (opening, index)));
+                    self.openings.extend(
+                        opening
+                            .into_iter()
+                            .flat_map(|key| [Some(key), alike(key)])
+                            .flatten()
+                            .map(|key| (key, index)),
+                    );
                 }
             }
             HistoryRequest::Open { opening, wanted } => {

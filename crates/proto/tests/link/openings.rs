@@ -56,3 +56,32 @@ fn an_opening_is_a_kib_of_offers_and_eight_once_its_key_hit() {
         assert!(before.confirmed > 0);
     }
 }
+
+#[test]
+fn the_next_version_of_an_answer_is_predicted_from_the_one_before() {
+    let mut pair = predicting(1, Predict::Window);
+    let first = noise(6000, 1);
+    let next = [noise(500, 2), first[500..].to_vec()].concat();
+    let path = |version: &str| format!("/app-5.4.{version}.js");
+    assert_eq!(sent_of_answer(&mut pair, &path("9"), &first), first.len());
+    let sent = sent_of_answer(&mut pair, &path("10"), &next);
+    assert!(sent < 5000, "{sent} bytes of the next version");
+    // Its own answer comes before that of another version.
+    sent_of_answer(&mut pair, &path("11"), &noise(6000, 3));
+    assert_eq!(sent_of_answer(&mut pair, &path("10"), &next), 0);
+}
+
+#[test]
+fn answers_that_are_not_like_those_before_are_offered_less_and_less_often() {
+    let mut pair = predicting(1, Predict::Window);
+    let mut tried = Vec::new();
+    for number in 0..40 {
+        let before = made(&pair).offers;
+        let image = noise(6000, 100 + number);
+        sent_of_answer(&mut pair, &format!("/image-{number}.png"), &image);
+        if made(&pair).offers > before {
+            tried.push(number);
+        }
+    }
+    assert_eq!(tried, [1, 6, 15, 32]);
+}

@@ -36,7 +36,9 @@ fn responses_one_after_the_other_are_known_but_for_their_heads() {
     for turn in 0..2 {
         let flow = pair.open("a:1");
         for (number, body) in (0..).zip(&bodies) {
-            let request = format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n");
+            // No two are alike.
+            let path = "x".repeat(number as usize);
+            let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
             assert_eq!(pair.send(flow, request.as_bytes()), request.as_bytes());
             let more = format!("Age: {}\r\n", 7_u32.pow(turn * number));
             let response = [head(turn, &more), body.clone()].concat();

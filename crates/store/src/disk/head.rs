@@ -6,7 +6,7 @@
 
 use super::{OpenRecipe, SEGMENT_ROUNDING_BYTES};
 use crate::{
-    DiskBytes, StoreError,
+    DiskBytes, OpeningKey, StoreError,
     folder::FolderFile,
     format::{error_at, write_whole},
     history::{
@@ -266,7 +266,7 @@ impl Head {
             history.open_ends.remove(&last);
             history.link(last, id);
         }
-        if let Some(key) = opening {
+        for key in opening.into_iter().flat_map(OpeningKey::all) {
             let key = IndexKey::of_opening(recipe.realm, key);
             let entry = history.index.find_or_insert(key);
             entry.push_place(RecipeAt::of(id, 0));

@@ -13,7 +13,7 @@ use std::{collections::HashSet, io};
 
 use super::{BLOCK_RECORDS, History, PieceInfo, RealmNumber};
 use crate::{
-    StoreError,
+    OpeningKey, StoreError,
     folder::FolderFile,
     index::{Batch, ChunkAt, NUMBER_END, Put, RecipeAt},
     key::IndexKey,
@@ -265,7 +265,7 @@ impl History {
             }
         }
         let mut at = RecipeAt::of(id, 0);
-        if let Some(key) = piece.opening {
+        for key in piece.opening.into_iter().flat_map(OpeningKey::all) {
             let key = IndexKey::of_opening(self.realms.realm(realm), key);
             batch.push(key, Put::Opening(at.to_bytes()));
         }

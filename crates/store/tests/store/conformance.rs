@@ -116,7 +116,30 @@ fn openings_are_the_beginnings_of_the_latest_flows() {
     assert_eq!(read_all(&mut *store, openings[0]), chunks(30..33));
     assert_eq!(read_all(&mut *store, openings[1]), chunks(20..23));
     assert!(store.openings(realm(0), OpeningKey(9)).is_empty());
-    assert_eq!(store.stat().openings, 2);
+    // And the one that they have in common.
+    assert_eq!(store.stat().openings, 3);
+}
+
+#[test]
+fn openings_with_equal_upper_halves_are_found_by_it_too() {
+    let mut store = OnDisk::new();
+    let [alike, other] = [1 << 32, 2 << 32].map(OpeningKey);
+    let [first, second] = [1, 2].map(|rest| OpeningKey(alike.0 + rest));
+    flow(&mut store, realm(0), Some(first), 10..13);
+    flow(&mut store, realm(0), Some(second), 20..23);
+    flow(&mut store, realm(0), Some(other), 30..33);
+    let found = |key| store.openings(realm(0), key).len();
+    assert_eq!((found(alike), found(first), found(other)), (2, 1, 1));
+    let latest = store.openings(realm(0), alike);
+    assert_eq!(read_all(&mut *store, latest[0]), chunks(20..23));
+    assert_eq!(read_all(&mut *store, latest[1]), chunks(10..13));
+    // One that is still written, too.
+    let recipe = store.begin(realm(0), Some(OpeningKey(alike.0 + 3)));
+    let third = chunk(40);
+    store.append(recipe, &digest(&third), &third).expect("room");
+    let latest = store.openings(realm(0), alike);
+    assert_eq!(read_all(&mut *store, latest[0]), [third]);
+    assert_eq!((first.alike(), alike.alike()), (Some(alike), None));
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub(super) enum About {
     /// What followed the chunk that ended at this offset.
     ChunkEndingAt(u64),
     Chain(u32),
-    Opening,
+    Opening(u64),
 }
 
 impl Predictions {
@@ -54,16 +54,15 @@ impl Predictions {
         if self.asked.is_some() || self.by_sender || self.stopped || !link.has_peer() {
             return;
         }
-        if core::mem::take(&mut self.opening_due) {
-            let hit = link.has_opening_hit(self.opening);
+        if let Some(opening) = self.opening_due.take() {
+            let hit = link.has_opening_hit(opening);
             let chunks_max = if hit {
                 OPENING_OFFERS
             } else {
                 OPENING_OFFERS_FIRST
             };
             self.window.widen_to(OPENING_BYTES);
-            if let Some(wanted) = self.want(About::Opening, chunks_max, link) {
-                let opening = self.opening;
+            if let Some(wanted) = self.want(About::Opening(opening), chunks_max, link) {
                 link.ask(HistoryRequest::Open { opening, wanted });
             }
             return;
