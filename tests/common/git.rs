@@ -64,6 +64,17 @@ impl GitServer {
 
     /// The same with further lines for its server in nginx's configuration.
     pub(crate) fn start_with_lines(lines: &str) -> GitServer {
+        GitServer::start_by(lines, Nginx::start_with_lines)
+    }
+
+    /// The same with nginx over HTTPS too, and HTTP/2.
+    pub(crate) fn start_with_tls_and_lines(lines: &str) -> GitServer {
+        GitServer::start_by(lines, |lines| {
+            Nginx::start_with_tls_and_http2_and_lines(true, lines)
+        })
+    }
+
+    fn start_by(lines: &str, start: impl FnOnce(&str) -> Nginx) -> GitServer {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let folder = dir.path();
         let socket = folder.join("socket");
@@ -98,7 +109,7 @@ impl GitServer {
         );
         eventually("fcgiwrap listens", || socket.exists().then_some(()));
         GitServer {
-            nginx: Nginx::start_with_lines(&locations),
+            nginx: start(&locations),
             fcgiwrap,
             dir,
         }

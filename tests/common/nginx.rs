@@ -67,7 +67,7 @@ impl Nginx {
             let mut arguments: Vec<&str> = request.split(' ').collect();
             arguments.extend(["-keyout", "tls.key", "-out", "tls.crt"]);
             // Who trusts it as it is wants it to name its server, and to be nobody's authority.
-            arguments.extend(["-addext", "subjectAltName=DNS:localhost"]);
+            arguments.extend(["-addext", "subjectAltName=DNS:localhost,DNS:site.test"]);
             arguments.extend(["-addext", "basicConstraints=critical,CA:FALSE"]);
             run_ok("openssl", folder, &arguments);
         }

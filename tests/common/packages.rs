@@ -109,3 +109,53 @@ pub(crate) fn publish_wheel(folder: &Path, index: &Path, files: &Path, url: &str
     fs::write(pages.join("index.html"), link).expect("our own folder");
     content
 }
+
+/// Makes a package of Debian in `folder`, and its index in a served folder. Returns the package.
+pub(crate) fn publish_deb(folder: &Path, www: &Path) -> Vec<u8> {
+    let tree = folder.join("content");
+    fs::create_dir_all(tree.join("DEBIAN")).expect("our own folder");
+    let control = "Package: content\nVersion: 1.0\nArchitecture: all\n\
+                   Maintainer: Tester <tester@example.org>\nDescription: content\n";
+    fs::write(tree.join("DEBIAN/control"), control).expect("our own folder");
+    fs::write(tree.join("letters"), letters(1, 300_000)).expect("our own folder");
+    run_ok(
+        "dpkg-deb",
+        folder,
+        &["--root-owner-group", "--build", "content", "built.deb"],
+    );
+    let package = fs::read(folder.join("built.deb")).expect("a package");
+    let sum = sha256(&package);
+    let bytes = package.len();
+    let index =
+        format!("{control}Filename: ./content_1.0_all.deb\nSize: {bytes}\nSHA256: {sum}\n\n");
+    fs::write(www.join("Packages"), index).expect("our own folder");
+    fs::write(www.join("content_1.0_all.deb"), &package).expect("our own folder");
+    package
+}
+
+/// Makes apt's folders of a machine that has this source, and returns its configuration with these further lines: nothing
+/// of this machine's has a part in it.
+pub(crate) fn apt_machine(machine: &Path, source: &str, lines: &str) -> String {
+    for folder in [
+        "etc/apt/preferences.d",
+        "etc/apt/sources.list.d",
+        "etc/apt/trusted.gpg.d",
+        "var/lib/apt/lists/partial",
+        "var/lib/dpkg",
+        "var/cache/apt/archives/partial",
+    ] {
+        fs::create_dir_all(machine.join(folder)).expect("our own folder");
+    }
+    fs::write(machine.join("var/lib/dpkg/status"), "").expect("our own folder");
+    let source = format!("deb [trusted=yes] {source}/ ./\n");
+    fs::write(machine.join("etc/apt/sources.list"), source).expect("our own folder");
+    let configuration = machine.join("apt.conf");
+    let machine = machine.display();
+    let options = format!(
+        "Dir \"{machine}\"; Dir::State::status \"{machine}/var/lib/dpkg/status\";
+         Dir::Etc::main \"/dev/null\"; Dir::Etc::parts \"/dev/null\"; APT::Sandbox::User \"root\";
+         APT::Architecture \"amd64\"; Acquire::Languages \"none\"; Acquire::Retries \"0\";\n{lines}"
+    );
+    fs::write(&configuration, options).expect("our own folder");
+    configuration.display().to_string()
+}
