@@ -29,14 +29,20 @@ struct World {
 impl World {
     /// Starts it, if the programs are there. `trusts` says whether the far end trusts nginx's certificate.
     fn start(trusts: bool) -> Option<World> {
+        World::start_with(trusts, "")
+    }
+
+    /// The same with further lines for nginx's server.
+    fn start_with(trusts: bool, lines: &str) -> Option<World> {
         if !are_installed(PROGRAMS) {
             return None;
         }
-        let nginx = Nginx::start_with_tls_and_lines(
-            "location = /seen { return 200 \"$http_host $http_authorization\"; }
-             location = /cookie { add_header Set-Cookie \"a=b; Domain=localhost; Secure\"; add_header Alt-Svc x;
-                 add_header Location https://localhost/x; return 200; }",
-        );
+        let nginx = Nginx::start_with_tls_and_lines(&format!(
+            "{lines}
+             location = /seen {{ return 200 \"$http_host $http_authorization\"; }}
+             location = /cookie {{ add_header Set-Cookie \"a=b; Domain=localhost; Secure\"; add_header Alt-Svc x;
+                 add_header Location https://localhost/x; return 200; }}",
+        ));
         let ca = tempfile::tempdir().expect("a directory");
         let folder = ca.path().join("ca").display().to_string();
         let made = refrain(&["ca", "init", &folder, "--permit", "localhost"]);
@@ -254,6 +260,33 @@ fn a_server_that_cannot_be_verified_passes() {
         .pair
         .near
         .wait_for_log(&["is not opened for 10 minutes"]);
+}
+
+#[test]
+fn a_server_that_asks_for_a_certificate_of_the_client_passes() {
+    for version in ["TLSv1.2", "TLSv1.3"] {
+        // Whoever presents one has it accepted, and others are served without.
+        let lines = format!(
+            "ssl_verify_client optional_no_ca; ssl_protocols {version};
+             location = /name {{ return 200 \"name $ssl_client_s_dn\"; }}"
+        );
+        let Some(world) = World::start_with(true, &lines) else {
+            return;
+        };
+        let (url, own) = (world.url("name"), world.own());
+        let folder = Path::new(&own).parent().expect("a folder");
+        let [certificate, key] =
+            ["tls.crt", "tls.key"].map(|name| folder.join(name).display().to_string());
+        let with = ["--cert", &certificate, "--key", &key];
+        let fetched = ok(world.curl(&own, &[&with[..], &[&url]].concat()));
+        assert_eq!(
+            String::from_utf8_lossy(&fetched),
+            "name CN=localhost",
+            "{version}"
+        );
+        let log = ["is not opened for 10 minutes", "certificate of the client"];
+        world.pair.near.wait_for_log(&log);
+    }
 }
 
 #[test]

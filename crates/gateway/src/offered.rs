@@ -163,9 +163,7 @@ impl Targets {
             };
         }
         let (trust, sessions) = (&policy.origin_trust, &self.origin_sessions);
-        let (tcp, session) = trust
-            .connect(tcp, &asked.target, protocols, sessions)
-            .await?;
+        let (tcp, session) = trust.connect(tcp, asked, protocols, sessions).await?;
         Ok(InsideTls::new(tcp, session))
     }
 

@@ -8,17 +8,21 @@ use std::{
     fs::File,
     io::{self, Read},
     path::Path,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, RootCertStore,
+    AlertDescription, CertificateError, ClientConfig, RootCertStore, SignatureScheme,
     client::{
-        ClientConnection, ClientSessionMemoryCache, Resumption, VerifierBuilderError,
-        WebPkiServerVerifier,
+        ClientConnection, ClientSessionMemoryCache, ResolvesClientCert, Resumption,
+        VerifierBuilderError, WebPkiServerVerifier,
     },
     crypto::ring as ring_provider,
     pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, pem::PemObject},
+    sign::CertifiedKey,
 };
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -27,7 +31,7 @@ use crate::{
     options::{ORIGIN_CA, ORIGIN_CRL},
     refusal::Refusal,
     settings::{BoxedError, ConfigError, Settings},
-    target::{Host, Protocols, Target},
+    target::{FlowTarget, Host, Protocols},
     text_file,
 };
 
@@ -40,6 +44,9 @@ const SESSIONS_MAX: usize = 64;
 /// The reason without one that is better.
 const NO_AUTHORITIES: &str =
     "this machine has no CA certificates (install ca-certificates there, or set --origin-ca)";
+
+/// The reason where a target asks for a certificate of the client.
+const CLIENT_CERTIFICATE: &str = "it asks for a certificate of the client, which is not supported";
 
 /// The certificates that this end accepts of targets.
 #[derive(Clone)]
@@ -113,35 +120,58 @@ impl OriginTrust {
         made.clone()
     }
 
-    /// Begins TLS with `target` on its connection, and verifies its certificate.
+    /// Begins TLS with a target on its connection, and verifies its certificate.
     pub(crate) async fn connect(
         &self,
         tcp: TcpStream,
-        target: &Target,
+        asked: &FlowTarget,
         protocols: &Protocols,
         sessions: &OriginSessions,
     ) -> Result<(TcpStream, ClientConnection), Refusal> {
         let verifier = self
             .verifier()
             .map_err(|reason| Refusal::Tls(reason.into()))?;
+        let nobody = Arc::new(Nobody::default());
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .expect("ring has what the versions need")
             .with_webpki_verifier(verifier)
-            .with_no_client_auth();
+            .with_client_cert_resolver(Arc::clone(&nobody) as _);
         config.alpn_protocols = protocols.names();
         config.resumption = Resumption::store(Arc::clone(&sessions.0) as _);
-        let name = match &target.host {
+        let name = match &asked.target.host {
             Host::Domain(name) => ServerName::try_from(name.clone()),
             Host::Ipv4(address) => Ok(ServerName::from(std::net::IpAddr::from(*address))),
             Host::Ipv6(address) => Ok(ServerName::from(std::net::IpAddr::from(*address))),
         };
         let name = name.map_err(|_| Refusal::Tls("no certificate can have its name".into()))?;
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp);
-        match connecting.await {
-            Ok(stream) => Ok(stream.into_inner()),
-            Err(error) => Err(Refusal::Tls(reason(&error, protocols).into())),
+        let connected = connecting.await;
+        let is_asked_for_certificate = nobody.is_asked.load(Ordering::Relaxed);
+        match connected {
+            Ok(stream) if !(is_asked_for_certificate && asked.is_opened) => Ok(stream.into_inner()),
+            Err(error) if !is_asked_for_certificate => {
+                Err(Refusal::Tls(reason(&error, protocols).into()))
+            }
+            _ => Err(Refusal::Tls(CLIENT_CERTIFICATE.into())),
         }
+    }
+}
+
+/// Has no certificate of a client, and notes that a server asks for one.
+#[derive(Debug, Default)]
+struct Nobody {
+    is_asked: AtomicBool,
+}
+
+impl ResolvesClientCert for Nobody {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.is_asked.store(true, Ordering::Relaxed);
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
     }
 }
 

@@ -95,6 +95,9 @@ pub struct FlowTarget {
     /// If the flow carries HTTP/1.1, which the end that connects may turn into HTTP/2: a number of the client's
     /// connection. Flows with the same number share one there.
     pub exchanges: Option<u32>,
+    /// If the client begins TLS with the target, and the near end opens that: a target that asks for a certificate of the
+    /// client is refused.
+    pub is_opened: bool,
     /// If TLS begins within another protocol: which.
     pub start: Option<&'static StartTls>,
     /// The client whose address the target is to see, instead of that of the end that connects.
@@ -111,6 +114,8 @@ const TLS: &str = "tls://";
 const ALPN: &str = "alpn=";
 /// What precedes the number of a client's connection, in hexadecimal.
 const HTTP: &str = "http=";
+/// Says that a client's own TLS is opened.
+const OPENED: &str = "opened";
 /// What precedes the name of a protocol in which TLS begins.
 const START: &str = "start=";
 /// Separates a target and the address of the client.
@@ -139,6 +144,7 @@ impl FlowTarget {
                 target,
                 tls: None,
                 exchanges: None,
+                is_opened: false,
                 start: None,
                 client,
             });
@@ -156,6 +162,11 @@ impl FlowTarget {
             let number = number.ok().filter(|number| format!("{number:x}") == digits);
             number.ok_or(bad.clone())
         });
+        let is_opened = match value(OPENED) {
+            None => false,
+            Some("") if exchanges.is_some() => true,
+            Some(_) => return Err(bad),
+        };
         let start = value(START).map(|name| StartTls::of(name).ok_or(bad.clone()));
         // One of both, and nothing after it.
         if protocols.is_some() == start.is_some() || words.next().is_some() {
@@ -165,6 +176,7 @@ impl FlowTarget {
             target,
             tls: Some(protocols.transpose()?.unwrap_or_else(Protocols::none)),
             exchanges: exchanges.transpose()?,
+            is_opened,
             start: start.transpose()?,
             client,
         })
@@ -177,6 +189,7 @@ impl From<Target> for FlowTarget {
             target,
             tls: None,
             exchanges: None,
+            is_opened: false,
             start: None,
             client: None,
         }
@@ -193,6 +206,9 @@ impl fmt::Display for FlowTarget {
         }
         if let Some(number) = self.exchanges {
             write!(f, " {HTTP}{number:x}")?;
+        }
+        if self.is_opened {
+            write!(f, " {OPENED}")?;
         }
         if let Some(protocol) = self.start {
             write!(f, " {START}{}", protocol.scheme)?;
@@ -574,7 +590,7 @@ mod tests {
 
         #[test]
         fn any_text_of_a_flow_parses_or_fails(
-            text in "(tls://)?[a-z0-9.:]{0,20}(:[0-9]{1,5})?( alpn=[a-z0-9/.,]{0,20})?( from [0-9a-f.:]{0,15})?"
+            text in "(tls://)?[a-z0-9.:]{0,20}(:[0-9]{1,5})?( alpn=[a-z0-9/.,]{0,20})?( http=[0-9a-f]{0,3})?( opened)?( from [0-9a-f.:]{0,15})?"
         ) {
             if let Ok(target) = FlowTarget::from_wire(&text) {
                 let written = target.to_string();
@@ -587,12 +603,14 @@ mod tests {
         fn how_to_connect_round_trips(
             is_tls: bool,
             number: Option<u32>,
+            is_opened: bool,
             client in proptest::option::of(any::<IpAddr>()),
         ) {
             let target = FlowTarget {
                 target: "example.org:443".parse().unwrap(),
                 tls: is_tls.then(Protocols::http1),
                 exchanges: number.filter(|_| is_tls),
+                is_opened: is_opened && is_tls && number.is_some(),
                 start: None,
                 client: client.map(|client| client.to_canonical()),
             };
@@ -608,6 +626,7 @@ mod tests {
             "tls://example.org:443 alpn=http/1.1",
             "tls://[::1]:443 alpn=h2,http/1.1 from 2001:db8::1",
             "tls://example.org:443 alpn=h2,http/1.1 http=0",
+            "tls://example.org:443 alpn=h2,http/1.1 http=1f opened",
             "tls://db.example.org:5432 start=postgres",
             "tls://ldap.example.org:389 start=ldap from 192.0.2.1",
             "tls://example.org:443 alpn=h2,http/1.1 http=ffffffff from 192.0.2.1",
@@ -635,6 +654,11 @@ mod tests {
             "tls://example.org:443 alpn=a http=+1",
             "tls://example.org:443 alpn=a http=100000000",
             "tls://example.org:443 alpn=a http=1 http=1",
+            "tls://example.org:443 alpn=a opened",
+            "tls://example.org:443 alpn=a http=1 opened=1",
+            "tls://example.org:443 alpn=a http=1 opened opened",
+            "tls://example.org:443 alpn=a opened http=1",
+            "example.org:443 opened",
             "tls://example.org:443 http=1 alpn=a",
             "example.org:443 http=1",
             "tls://example.org:443 h2",

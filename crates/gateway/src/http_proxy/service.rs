@@ -41,6 +41,8 @@ pub struct Origin {
     pub target: Target,
     /// Whether it speaks TLS (`https:`).
     pub is_https: bool,
+    /// Whether clients begin TLS with it, which is opened.
+    is_opened: bool,
 }
 
 /// A host whose answers a service passes on.
@@ -112,7 +114,7 @@ impl FromStr for Service {
                 host: host.to_owned(),
                 error,
             })?;
-            Ok(Origin { target, is_https })
+            Ok(Origin::of(target, is_https))
         };
         let site = origin(host)?;
         let mut others: Vec<Origin> = Vec::new();
@@ -151,19 +153,29 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// One without TLS.
-    pub(crate) fn plain(target: Target) -> Origin {
+    fn of(target: Target, is_https: bool) -> Origin {
         Origin {
             target,
-            is_https: false,
+            is_https,
+            is_opened: false,
         }
+    }
+
+    /// One without TLS.
+    pub(crate) fn plain(target: Target) -> Origin {
+        Origin::of(target, false)
     }
 
     /// One with TLS.
     pub(crate) fn of_tls(target: Target) -> Origin {
+        Origin::of(target, true)
+    }
+
+    /// One with TLS that clients begin with it.
+    pub(crate) fn opened(target: Target) -> Origin {
         Origin {
-            target,
-            is_https: true,
+            is_opened: true,
+            ..Origin::of_tls(target)
         }
     }
 
@@ -184,6 +196,7 @@ impl Origin {
         FlowTarget {
             tls: self.is_https.then_some(protocols),
             exchanges: self.is_https.then(|| shared_by.unwrap_or_default()),
+            is_opened: self.is_opened,
             ..self.target.clone().into()
         }
     }
@@ -386,7 +399,7 @@ impl Listener for Served {
         };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         let target = Target::with_default_port(authority, default_port(is_https)).ok()?;
-        let origin = Origin { target, is_https };
+        let origin = Origin::of(target, is_https);
         let slash = if path.starts_with('/') { "" } else { "/" };
         if origin == self.service.site {
             // Two slashes would begin the name of a host.

@@ -202,5 +202,5 @@ impl Unopened {
 }
 
 fn origin_of(site: &Target) -> Origin {
-    Origin::of_tls(site.clone())
+    Origin::opened(site.clone())
 }
