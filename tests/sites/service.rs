@@ -300,6 +300,9 @@ fn a_certificate_that_is_not_accepted_is_a_502_with_the_reason() {
     authority.openssl(&[
         "crl", "-in", "list.pem", "-outform", "DER", "-out", "list.der",
     ]);
+    let mut short = vec!["ca", "-config", "ca.conf", "-gencrl", "-crlsec", "1"];
+    short.extend(["-out", "old.pem"]);
+    authority.openssl(&short);
     // Its last second is over.
     sleep(Duration::from_millis(1100));
 
@@ -337,6 +340,13 @@ fn a_certificate_that_is_not_accepted_is_a_502_with_the_reason() {
         );
         assert_eq!(answer_of(good, &checked).0, 200);
     }
+    // A list that should have been replaced holds.
+    let list = authority.path("old.pem");
+    let site = format!("https://localhost:{}", revoked.port());
+    let (pair, listen) = served(&site, &[&trust[..], &["--origin-crl", &list]].concat());
+    assert_eq!(get(listen, "/", None).expect("an answer").0, 502);
+    pair.far
+        .wait_for_log(&["a list of --origin-crl expired 0 hours ago"]);
     // Neither TLS, nor anything at all.
     let plain = Nginx::start();
     let (status, reason) = answer_of(plain.http, &trust);
@@ -479,6 +489,17 @@ fn clients_that_speak_tls_reach_a_site_by_its_own_name() {
     authority.certify("own", "localhost", "stranger", "2");
     let stranger = authority.path("stranger.crt");
     let is_renewed = || is_served(&["--cacert", &stranger, &url("page")]).then_some(());
+    eventually("the new certificate", is_renewed);
+    authority.certify("own", "localhost", "ca", "0");
+    // Its last second is over.
+    sleep(Duration::from_millis(1100));
+    eventually("a look at the certificate that has expired", || {
+        assert!(!is_served(&["--cacert", &ca, &url("page")]));
+        let log = pair.near.log();
+        log.contains("the certificate of localhost expired 0 hours ago")
+            .then_some(())
+    });
+    authority.certify("own", "localhost", "stranger", "2");
     eventually("the new certificate", is_renewed);
     fs::write(own, "nothing").expect("the file");
     eventually("a look at the damaged file", || {

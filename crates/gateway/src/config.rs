@@ -232,6 +232,8 @@ impl Config {
     /// What is allowed, and hardly meant.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.access_warnings();
+        warnings.extend(self.ways_in.iter().flat_map(WayIn::warnings));
+        warnings.extend(self.origin_trust.warning());
         if let Some(rate) = self.rate.filter(|&rate| rate < RATE_OF_PINGS) {
             warnings.push(format!(
                 "--rate {rate} is less than {RATE_OF_PINGS}: the pings of 16 lanes may need that much, so lanes may \

@@ -16,7 +16,7 @@
 //! link                the engine of one peer, shared by flows and lanes
 //! lane, pace, wire, greeting, tls   one connection to the peer, over any stream of bytes
 //! via_proxy           that connection through an HTTP proxy
-//! client_hello, own_certificate   TLS with clients of services
+//! client_hello, own_certificate, expiry   TLS with clients of services
 //! opening             TLS of clients that is opened, by the site's own CA
 //! offered, lookups    flows that the peer opened: names, targets, connections
 //! origin_tls          TLS with their targets
@@ -64,6 +64,7 @@ mod access;
 pub mod address;
 pub mod config;
 mod dns;
+mod expiry;
 pub mod keys;
 pub mod machine;
 pub mod memory;

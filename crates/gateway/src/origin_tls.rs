@@ -12,6 +12,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::SystemTime,
 };
 
 use rustls::{
@@ -28,6 +29,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::{
+    expiry,
     options::{ORIGIN_CA, ORIGIN_CRL},
     refusal::Refusal,
     settings::{BoxedError, ConfigError, Settings},
@@ -53,6 +55,8 @@ const CLIENT_CERTIFICATE: &str = "it asks for a certificate of the client, which
 pub(crate) struct OriginTrust {
     /// Made when it is first needed, if no option is about it: the system has some 150 certificates.
     verifier: Arc<OnceLock<Result<Arc<WebPkiServerVerifier>, String>>>,
+    /// When the next revocation list is due, the earliest of all.
+    list_ends: Option<SystemTime>,
 }
 
 /// The sessions of one peer with targets. No other peer resumes them.
@@ -64,6 +68,7 @@ impl OriginTrust {
     pub(crate) fn of_system() -> OriginTrust {
         OriginTrust {
             verifier: Arc::default(),
+            list_ends: None,
         }
     }
 
@@ -102,12 +107,25 @@ impl OriginTrust {
                 Err(_) => Err("it is not a certificate revocation list (CRL)".into()),
             }
         })?;
-        let trust = OriginTrust::of_system();
+        let revoked = revoked.concat();
+        let trust = OriginTrust {
+            list_ends: revoked.iter().filter_map(expiry::of_revocation_list).min(),
+            ..OriginTrust::of_system()
+        };
         if !roots.is_empty() {
-            let made = verifier(roots, revoked.concat()).map_err(|error| error.to_string());
+            let made = verifier(roots, revoked).map_err(|error| error.to_string());
             let _ = trust.verifier.set(made);
         }
         Ok(trust)
+    }
+
+    /// What to say of a revocation list after whose end there should have been another.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let since = SystemTime::now().duration_since(self.list_ends?).ok()?;
+        let since = expiry::in_words(since);
+        Some(format!(
+            "a list of --origin-crl expired {since} ago: certificates that were revoked since then are accepted"
+        ))
     }
 
     fn verifier(&self) -> Result<Arc<WebPkiServerVerifier>, String> {

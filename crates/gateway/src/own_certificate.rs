@@ -10,7 +10,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use rustls::{
@@ -23,6 +23,7 @@ use rustls::{
 };
 
 use crate::{
+    expiry,
     keys::{KeyError, read_secret_file},
     target::Host,
     text_file,
@@ -33,6 +34,9 @@ const CHAIN_BYTES_MAX: u64 = 1 << 20;
 
 /// How often the files are looked at, while clients connect.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often a certificate that expires soon is warned of, while clients connect.
+const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// The files of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +50,7 @@ pub(crate) struct CertificateFiles {
 /// The certificate of one name.
 #[derive(Clone)]
 pub(crate) struct OwnCertificate {
-    files: CertificateFiles,
+    presented: Arc<Presented>,
     pub(crate) config: Arc<ServerConfig>,
 }
 
@@ -111,6 +115,8 @@ struct Presented {
 
 struct State {
     looked: Instant,
+    /// When it was last looked at whether this one expires soon.
+    warned: Option<Instant>,
     stamp: Stamp,
     certificate: Arc<CertifiedKey>,
 }
@@ -125,26 +131,35 @@ impl OwnCertificate {
         name: &Host,
         protocols: &[&[u8]],
     ) -> Result<OwnCertificate, CertificateError> {
-        let presented = Presented {
+        let presented = Arc::new(Presented {
             files: files.clone(),
             name: name.clone(),
             state: Mutex::new(State {
                 looked: Instant::now(),
+                // At the start, the configuration's warnings have it.
+                warned: Some(Instant::now()),
                 stamp: files.stamp(),
                 certificate: files.load(name)?,
             }),
-        };
+        });
         let provider = Arc::new(ring_provider::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("ring has what the versions need")
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(presented));
+            .with_cert_resolver(Arc::clone(&presented) as _);
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(OwnCertificate {
-            files: files.clone(),
+            presented,
             config: Arc::new(config),
         })
+    }
+
+    /// What to say of it if it is not valid now, or not for long.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let presented = &self.presented;
+        let state = presented.state.lock().expect("held for a moment");
+        presented.warning(&state.certificate)
     }
 }
 
@@ -167,13 +182,13 @@ impl From<io::Error> for HandshakeError {
 
 impl PartialEq for OwnCertificate {
     fn eq(&self, other: &OwnCertificate) -> bool {
-        self.files == other.files
+        self.presented.files == other.presented.files
     }
 }
 
 impl fmt::Debug for OwnCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.files.fmt(f)
+        self.presented.fmt(f)
     }
 }
 
@@ -245,6 +260,16 @@ fn server_name(host: &Host) -> ServerName<'static> {
 }
 
 impl Presented {
+    fn warning(&self, certificate: &CertifiedKey) -> Option<String> {
+        let validity = expiry::of_certificate(certificate.cert.first()?)?;
+        let warning = expiry::warning(&validity, SystemTime::now())?;
+        let path = self.files.chain.display();
+        Some(format!(
+            "the certificate of {} {warning}: \"{path}\"",
+            self.name
+        ))
+    }
+
     fn certificate(&self) -> Arc<CertifiedKey> {
         let mut state = self.state.lock().expect("held for a moment");
         if state.looked.elapsed() < LOOK_EVERY {
@@ -257,6 +282,7 @@ impl Presented {
                 Ok(certificate) => {
                     tracing::info!(name = %self.name, "the certificate was read again");
                     state.certificate = certificate;
+                    state.warned = None;
                 }
                 // One of them may still be written: another look follows.
                 Err(error) => {
@@ -264,6 +290,13 @@ impl Presented {
                 }
             }
             state.stamp = stamp;
+        }
+        let is_due = |warned: Instant| warned.elapsed() >= WARN_EVERY;
+        if state.warned.is_none_or(is_due) {
+            state.warned = Some(state.looked);
+            if let Some(warning) = self.warning(&state.certificate) {
+                tracing::warn!("{warning}");
+            }
         }
         Arc::clone(&state.certificate)
     }

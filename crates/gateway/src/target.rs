@@ -97,7 +97,7 @@ pub struct FlowTarget {
     pub exchanges: Option<u32>,
     /// If the client begins TLS with the target, and the near end opens that: a target that asks for a certificate of the
     /// client is refused.
-    pub is_opened: bool,
+    pub(crate) is_opened: bool,
     /// If TLS begins within another protocol: which.
     pub start: Option<&'static StartTls>,
     /// The client whose address the target is to see, instead of that of the end that connects.

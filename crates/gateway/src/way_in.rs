@@ -56,6 +56,17 @@ pub struct WayIn {
 }
 
 impl WayIn {
+    /// What to say of its certificates.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let of_mail = self
+            .start_tls
+            .iter()
+            .filter_map(|site| site.certificate.as_ref());
+        let of_sites = self.named.iter().map(|named| &named.certificate);
+        let certificates = of_sites.chain(of_mail);
+        certificates.filter_map(OwnCertificate::warning).collect()
+    }
+
     /// A listener whose clients each have a target of their own.
     pub(crate) fn any_target(option: &'static OptionSpec, listen: SocketAddr) -> WayIn {
         WayIn {
