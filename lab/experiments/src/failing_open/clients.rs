@@ -27,8 +27,9 @@ pub(super) const ANSWER_BYTES: usize = 40;
 pub(super) const HANGS_AFTER: Duration = Duration::from_secs(5);
 
 /// The ports of a world's clients. Each is used again only after minutes: until then the kernel may redirect a connection
-/// from a port as it redirected the last one from there.
-const PORTS: std::ops::Range<u16> = 16_000..60_000;
+/// from a port as it redirected the last one from there. They are those of Linux: a far end that connects from clients'
+/// addresses uses lower ones, and one that is stopped keeps them.
+const PORTS: std::ops::Range<u16> = 32_768..60_000;
 
 /// The ports that the kernel gives other connections of the same machine.
 pub(super) const OTHER_PORTS: &str = "60000 65000";
