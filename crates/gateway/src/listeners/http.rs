@@ -166,7 +166,8 @@ impl Client {
         let Connection::Plain(tcp) = connection else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        let accepting = InsideTls::accept(tcp, accepted, config);
+        // Boxed, so that connections whose handshake was made have no memory for it.
+        let accepting = Box::pin(InsideTls::accept(tcp, accepted, config));
         let accepted = timeout(REQUEST_TIMEOUT, accepting).await;
         let accepted = accepted.map_err(|_| io::ErrorKind::TimedOut)?;
         Ok(accepted.map(|inside| Client {

@@ -41,6 +41,32 @@ impl Client {
     /// Serves the client's requests to `target`, if its TLS is to be opened. `granted` is the answer that its target is
     /// reached, and `early` are its bytes so far.
     pub(super) async fn open_listed(
+        self,
+        target: &Target,
+        granted: &[u8],
+        early: Vec<u8>,
+    ) -> io::Result<Result<(), Unopened>> {
+        // It is known before the hello that most connections are not opened.
+        let is_named = matches!(target.host, Host::Domain(_));
+        // A client that names an address to a proxy waits for the proxy's answer, and says nothing before.
+        let may_be_listed = self
+            .listener
+            .policy()
+            .opening
+            .of_port(target.port)
+            .is_some();
+        if !may_be_listed || !is_named && !granted.is_empty() {
+            return Ok(Err(Unopened {
+                client: self,
+                early,
+                is_granted: false,
+            }));
+        }
+        // Boxed, so that connections that are not opened have no memory for it.
+        Box::pin(self.open_or_pass(target, granted, early)).await
+    }
+
+    async fn open_or_pass(
         mut self,
         target: &Target,
         granted: &[u8],
@@ -48,10 +74,7 @@ impl Client {
     ) -> io::Result<Result<(), Unopened>> {
         let policy = self.listener.policy();
         let authority = policy.opening.of_port(target.port);
-        // It is known before the hello that most connections are not opened.
         let is_named = matches!(target.host, Host::Domain(_));
-        // A client that names an address to a proxy waits for the proxy's answer, and says nothing before.
-        let authority = authority.filter(|_| is_named || granted.is_empty());
         let mut flow = None;
         if is_named && authority.is_some() && self.may_open(&policy, target) {
             // It is not known yet which version of HTTP the client speaks.
