@@ -91,6 +91,10 @@ pub(super) fn print(status: &Status, view: View, out: &mut impl Write) -> io::Re
             ),
         };
         writeln!(out, "opening TLS to {}{passing}", opening.names)?;
+        let passing = opening.passing_clients.iter().chain(&opening.passing_names);
+        for passing in passing.filter(|_| view.is_verbose) {
+            writeln!(out, "  passes: {passing}")?;
+        }
     }
     writeln!(out)?;
     let columns_max = view.columns_max;

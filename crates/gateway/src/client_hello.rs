@@ -14,6 +14,9 @@ pub enum Beginning {
     Other,
 }
 
+/// The first byte of a handshake of TLS.
+pub(crate) const HANDSHAKE: u8 = 0x16;
+
 /// The protocols that this end offers to clients inside TLS (ALPN).
 pub(crate) const PROTOCOLS: [&[u8]; 3] = [HTTP2, b"http/1.1", b"http/1.0"];
 
@@ -26,7 +29,6 @@ impl Beginning {
 
     /// By the bytes that a client has sent so far.
     pub fn of(early: &[u8]) -> Beginning {
-        const HANDSHAKE: u8 = 0x16;
         match early.first() {
             None => return Beginning::More,
             Some(&HANDSHAKE) => {}

@@ -171,7 +171,7 @@ impl Targets {
         let refused = format!(
             "refused a connection for the peer {} to {}: {}",
             link.label(),
-            offer.target.escape_debug(),
+            shown(&offer.target).escape_debug(),
             refusal.in_own_words()
         );
         self.refusals
@@ -179,6 +179,15 @@ impl Targets {
         let text = refusal.wire_text();
         link.with(|link, _| link.refuse_flow(offer.flow, refusal.wire_code(), &text));
     }
+}
+
+/// A text that opens a flow, without the words that say how the target is spoken with.
+fn shown(text: &str) -> String {
+    let is_shown = |word: &&str| !word.contains('=') && *word != "opened";
+    text.split(' ')
+        .filter(is_shown)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Has the messages of a protocol before TLS.

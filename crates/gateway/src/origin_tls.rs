@@ -256,9 +256,9 @@ fn reason(error: &io::Error, offered: &Protocols) -> String {
             "it does not know this name".to_owned()
         }
         Some(rustls::Error::PeerIncompatible(_))
-        | Some(rustls::Error::AlertReceived(AlertDescription::ProtocolVersion)) => {
-            "it has no version or cipher of TLS that is secure".to_owned()
-        }
+        | Some(rustls::Error::AlertReceived(
+            AlertDescription::ProtocolVersion | AlertDescription::HandshakeFailure,
+        )) => "it has no version or cipher of TLS that is secure".to_owned(),
         Some(error) => error.to_string(),
     }
 }
@@ -292,7 +292,8 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         CertificateError::Revoked => "its certificate was revoked (--origin-crl)".to_owned(),
         CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "its certificate is one of a CA, not of a server".to_owned()
+            "its certificate is one of a CA, not of a server: give the server one that the CA signed"
+                .to_owned()
         }
         error => format!("its certificate is not accepted: {error}"),
     }

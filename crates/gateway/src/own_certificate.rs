@@ -76,6 +76,8 @@ pub(crate) enum CertificateError {
         .0.chain.display(), .0.key.display()
     )]
     NotTogether(CertificateFiles),
+    #[error("the first certificate in \"{}\" is not valid now (has it expired?)", .0.display())]
+    NotValid(PathBuf),
     /// It is of others.
     #[error("the first certificate in \"{}\" is not for {name}", path.display())]
     OtherName { path: PathBuf, name: Host },
@@ -238,6 +240,13 @@ impl CertificateFiles {
     }
 }
 
+/// Whether a certificate is valid now, as far as it can be read.
+fn is_valid(certificate: &CertifiedKey, now: SystemTime) -> bool {
+    let first = certificate.cert.first();
+    let validity = first.and_then(expiry::of_certificate);
+    validity.is_none_or(|validity| validity.contains(&now))
+}
+
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file: File = text_file::open(path)?;
     let mut bytes = Vec::new();
@@ -278,7 +287,16 @@ impl Presented {
         state.looked = Instant::now();
         let stamp = self.files.stamp();
         if stamp != state.stamp {
-            match self.files.load(&self.name) {
+            let now = SystemTime::now();
+            let loaded = self.files.load(&self.name).and_then(|certificate| {
+                let is_worse = !is_valid(&certificate, now) && is_valid(&state.certificate, now);
+                let path = self.files.chain.clone();
+                match is_worse {
+                    true => Err(CertificateError::NotValid(path)),
+                    false => Ok(certificate),
+                }
+            });
+            match loaded {
                 Ok(certificate) => {
                     tracing::info!(name = %self.name, "the certificate was read again");
                     state.certificate = certificate;

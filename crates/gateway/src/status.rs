@@ -103,16 +103,26 @@ pub struct Opening {
     pub refused_clients: usize,
     /// Names that could not be opened: connections there pass.
     pub refused_names: usize,
+    /// Up to 100 of these clients, each with the name that it connects to.
+    #[serde(default)]
+    pub passing_clients: Vec<String>,
+    /// Up to 100 of these names.
+    #[serde(default)]
+    pub passing_names: Vec<String>,
 }
 
 impl Opening {
     fn of(gateway: &Gateway) -> Option<Opening> {
         let names = gateway.policy.load().opening.describe()?;
-        let (refused_clients, refused_names) = gateway.opening.counts(std::time::Instant::now());
+        let now = std::time::Instant::now();
+        let (refused_clients, refused_names) = gateway.opening.counts(now);
+        let (passing_clients, passing_names) = gateway.opening.passing(now);
         Some(Opening {
             names,
             refused_clients,
             refused_names,
+            passing_clients,
+            passing_names,
         })
     }
 }

@@ -176,7 +176,6 @@ pub(super) fn parse_forward(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn
 
 /// `LISTEN=URL[,HOST...]`, with `@PEER` or without.
 fn parse_service(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedError> {
-    const HTTPS: &str = "https://";
     let (ends, peer) = text.split_once('@').unwrap_or((text, ""));
     let (listen, site) = ends
         .split_once('=')
@@ -194,9 +193,15 @@ fn parse_service(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
     let (listen, service) = match ends.split_once('=') {
         Some((listen, site)) => {
             let site: Service = site.parse()?;
-            let (listen, service) = match listen.strip_prefix(HTTPS) {
-                Some(listen) => (listen, site.by_its_own_name()?),
-                None => (listen, site),
+            let (listen, service) = match listen.split_once("://") {
+                Some((scheme, listen)) if scheme.eq_ignore_ascii_case("https") => {
+                    (listen, site.by_its_own_name()?)
+                }
+                Some((scheme, _)) if StartTls::of(scheme).is_some() => {
+                    let reason = format!("the site must begin with {scheme}:// too");
+                    return Err(reason.into());
+                }
+                _ => (listen, site),
             };
             let listen = address::parse_listen(listen);
             (
@@ -204,7 +209,7 @@ fn parse_service(text: &str, find_peer: FindPeer<'_>) -> Result<WayIn, BoxedErro
                 service,
             )
         }
-        None if ends.starts_with(HTTPS) => {
+        None if site.contains("://") && !site.to_ascii_lowercase().starts_with("http://") => {
             let service = ends.parse::<Service>()?.by_its_own_name()?;
             let port = service.site.target.port;
             ((Ipv6Addr::UNSPECIFIED, port).into(), service)

@@ -62,10 +62,28 @@ pub(crate) fn push_end_to_end(
 
 /// Whether knowledge of a field's value is enough to act as the client.
 pub(super) fn is_secret(name: &str) -> bool {
-    const NAMES: [&str; 2] = ["authorization", "cookie"];
-    const PARTS: [&str; 5] = ["token", "secret", "password", "api-key", "apikey"];
+    const NAMES: [&str; 4] = ["authorization", "cookie", "x-jfrog-art-api", "npm-otp"];
+    const PARTS: [&str; 8] = [
+        "token", "secret", "password", "api-key", "apikey", "session", "csrf", "xsrf",
+    ];
     let name = name.to_ascii_lowercase();
     NAMES.contains(&&*name) || PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Whether a field is about content, and not about the client: those that storage services and content networks need.
+pub(super) fn is_of_content(name: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "cache-control",
+        "expect",
+        "pragma",
+        "range",
+        "transfer-encoding",
+        "user-agent",
+        "via",
+    ];
+    const STARTS: [&str; 6] = ["accept", "content-", "if-", "x-amz-", "x-goog-", "x-ms-"];
+    let name = name.to_ascii_lowercase();
+    NAMES.contains(&&*name) || STARTS.iter().any(|start| name.starts_with(start))
 }
 
 /// The values of all fields of that name.

@@ -67,12 +67,22 @@ enum LeadsTo {
     SiteOrSigned,
 }
 
-const PYTHON_PAGE: &[Link] = &[Link {
+const PYTHON_PAGE: &[Link] = &[
+    Link {
+        // pip joins no URL of the page to it.
+        name: "<base href",
+        is_absolute: true,
+        ..PYTHON_LINK
+    },
+    PYTHON_LINK,
+];
+
+const PYTHON_LINK: Link = Link {
     name: "href",
     syntax: Syntax::Html,
     leads_to: LeadsTo::All,
     is_absolute: false,
-}];
+};
 
 const PYTHON_JSON: &[Link] = &[Link {
     is_absolute: false,
@@ -108,10 +118,11 @@ pub(super) const OF_BODY: [&str; 8] = [
     "Transfer-Encoding",
 ];
 
-/// Fields of requests whose answers would have a part of the body.
-pub(super) const OF_PARTS: [&str; 2] = ["Range", "If-Range"];
-
 pub(super) const IF_NONE_MATCH: &str = "If-None-Match";
+
+/// Fields of requests whose answers would have a part of the body, or none since the client has another one.
+pub(super) const OF_OTHER_BODIES: [&str; 4] =
+    ["Range", "If-Range", "If-Modified-Since", IF_NONE_MATCH];
 
 impl Link {
     const fn json(name: &'static str, leads_to: LeadsTo) -> Link {
@@ -322,6 +333,8 @@ impl Link {
         let url = match self.syntax {
             // Some programs escape slashes.
             Syntax::Json => url.replace("\\/", "/"),
+            // A sign that is written by its number or its name may be any, up to the query.
+            Syntax::Html if url.split('?').next()?.contains('&') => return None,
             Syntax::Html => url.to_owned(),
         };
         let OwnPath {
@@ -399,24 +412,20 @@ impl Marks {
         Some([b"W/\"", opaque, suffix.as_bytes()].concat())
     }
 
-    /// `If-None-Match` as the origin is to see it, if there is a mark in it. Validators with other marks are left out.
-    pub(super) fn unmarked(&self, received: &[Header]) -> Option<Vec<u8>> {
-        let tags = || fields::elements(received, IF_NONE_MATCH);
-        if !tags().any(has_mark) {
-            return None;
-        }
+    /// The marked validators of `If-None-Match`, as the origin is to see them. Others are of bodies with other links.
+    pub(super) fn unmarked(&self, received: &[Header]) -> Vec<u8> {
         let of_origin = |tag: &[u8]| {
-            let weak_and_strong = self.suffixes.iter().zip(["", "W/"]);
-            let own = weak_and_strong.map(|(suffix, weak)| {
+            let strong_and_weak = self.suffixes.iter().zip(["", "W/"]);
+            let mut own = strong_and_weak.filter_map(|(suffix, weak)| {
                 let start = tag.strip_suffix(suffix.as_bytes())?;
                 let start = start.strip_prefix(b"W/")?;
                 Some([weak.as_bytes(), start, b"\""].concat())
             });
-            let own = own.flatten().next();
-            own.or_else(|| (!has_mark(tag)).then(|| tag.to_vec()))
+            own.next()
         };
-        let tags: Vec<Vec<u8>> = tags().filter_map(of_origin).collect();
-        Some(tags.join(&b", "[..]))
+        let tags = fields::elements(received, IF_NONE_MATCH);
+        let tags: Vec<Vec<u8>> = tags.filter_map(of_origin).collect();
+        tags.join(&b", "[..])
     }
 }
 
@@ -428,17 +437,6 @@ fn opaque(tag: &[u8]) -> Option<(bool, &[u8])> {
     };
     let opaque = quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     Some((is_weak, opaque))
-}
-
-/// Whether it ends as marked ones do.
-fn has_mark(tag: &[u8]) -> bool {
-    let Some((true, opaque)) = opaque(tag) else {
-        return false;
-    };
-    let Some((_, [b';', b's' | b'w', hash @ ..])) = opaque.split_last_chunk::<10>() else {
-        return false;
-    };
-    hash.iter().all(u8::is_ascii_hexdigit)
 }
 
 #[cfg(test)]

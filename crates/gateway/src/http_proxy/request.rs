@@ -241,9 +241,14 @@ fn exchange(
         // RFC 9110, section 10.1.1: the client knows no interim answers.
         without.push("Expect");
     }
+    let is_for_site = served.as_ref().is_none_or(Served::is_of_site);
+    if !is_for_site {
+        // The client meant all others for the site.
+        let names = received.iter().map(|field| field.name);
+        without.extend(names.filter(|name| !fields::is_of_content(name)));
+    }
     let mut secret = fields::push_end_to_end(&mut head, received, &without, minor);
-    if served.as_ref().is_some_and(|served| !served.is_of_site()) {
-        // The client meant them for the site.
+    if !is_for_site {
         secret.clear();
     }
     let options = [

@@ -15,7 +15,8 @@ use percent_encoding::percent_decode_str;
 use super::{
     fields,
     links::{
-        self, ETAG, IF_NONE_MATCH, Index, Listener, Marks, OF_BODY, OF_PARTS, OwnPath, Rewriter,
+        self, ETAG, IF_NONE_MATCH, Index, Listener, Marks, OF_BODY, OF_OTHER_BODIES, OwnPath,
+        Rewriter,
     },
 };
 use crate::target::{FlowTarget, Protocols, Target, TargetError};
@@ -246,7 +247,8 @@ impl Service {
         let (host, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         // Some clients write a port's colon as %3A.
         let host = percent_decode_str(host).decode_utf8_lossy();
-        let other = self.others.iter().find(|other| other.authority() == host);
+        let is_it = |other: &&Origin| other.authority().eq_ignore_ascii_case(&host);
+        let other = self.others.iter().find(is_it);
         let other = other.ok_or(Misrouted::UnknownHost)?;
         Ok((other, if rest.is_empty() { "/" } else { rest }))
     }
@@ -282,14 +284,12 @@ impl Served {
         if self.index.is_none() {
             return &[];
         }
-        let Some(tags) = Marks::of(&*self.service).unmarked(received) else {
-            return &OF_PARTS;
-        };
-        self.has_marked = true;
-        if !tags.is_empty() {
+        let tags = Marks::of(&*self.service).unmarked(received);
+        self.has_marked = !tags.is_empty();
+        if self.has_marked {
             fields::push(head, IF_NONE_MATCH, &tags);
         }
-        &[IF_NONE_MATCH, OF_PARTS[0], OF_PARTS[1]]
+        &OF_OTHER_BODIES
     }
 
     pub(super) fn is_index(&self) -> bool {
@@ -398,12 +398,20 @@ impl Listener for Served {
             },
         };
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if !has_one_reading(path) {
+            return None;
+        }
         let target = Target::with_default_port(authority, default_port(is_https)).ok()?;
         let origin = Origin::of(target, is_https);
         let slash = if path.starts_with('/') { "" } else { "/" };
         if origin == self.service.site {
-            // Two slashes would begin the name of a host.
-            let same = if path.starts_with("//") { "/." } else { "" };
+            // Two slashes would begin the name of a host, in whichever way they are written.
+            let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%?#".contains(byte);
+            let second = path.as_bytes().get(1);
+            let same = match path.starts_with('/') && !second.is_none_or(is_plain) {
+                true => "/.",
+                false => "",
+            };
             return Some(OwnPath {
                 path: format!("{same}{slash}{path}"),
                 is_of_another: false,
@@ -413,6 +421,18 @@ impl Listener for Served {
         let path = || format!("{OTHER_HOSTS}{}{slash}{path}", origin.authority());
         is_other.then(|| of_another(path()))
     }
+}
+
+/// Whether a path means the same to all clients behind the name of another host: it has no segment of dots, which could
+/// lead out of what is that host's, and no byte that browsers take for a slash or leave out.
+fn has_one_reading(path: &str) -> bool {
+    let is_odd = |byte: u8| byte == b'\\' || byte.is_ascii_control();
+    let path = &path[..path.find(['?', '#']).unwrap_or(path.len())];
+    let has_dots = |segment: &str| {
+        let segment = segment.to_ascii_lowercase().replace("%2e", ".");
+        matches!(&*segment, "." | "..")
+    };
+    !path.bytes().any(is_odd) && !path.split('/').any(has_dots)
 }
 
 /// A cookie without what the name and the scheme of the site allow, and those of the listener do not.

@@ -5,12 +5,12 @@
 
 use std::{future::pending, io, sync::Arc, time::Duration};
 
-use rustls::{ServerConfig, server::Accepted};
+use rustls::{AlertDescription, ServerConfig, server::Accepted};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Client, Listener, REQUEST_TIMEOUT};
 use crate::{
-    client_hello::{Beginning, HTTP2},
+    client_hello::{Beginning, HANDSHAKE, HTTP2},
     flow::{
         Ended, FlowHandle,
         connection::{Connection, InsideTls},
@@ -118,13 +118,19 @@ impl Client {
         let mut early = Vec::new();
         let hello = timeout(REQUEST_TIMEOUT, self.hello(&mut early)).await;
         let Some(accepted) = hello.map_err(|_| io::ErrorKind::TimedOut)?? else {
+            if early.first() == Some(&HANDSHAKE) {
+                self.log_handshake(&HandshakeError::Incompatible);
+                return self.answer(&alert(AlertDescription::ProtocolVersion)).await;
+            }
             self.log_handshake(&HandshakeError::NotTls);
             return self.answer(&http_proxy::tls_response()).await;
         };
         let asked = accepted.client_hello().server_name().map(str::to_owned);
         let Some(named) = listener.named(asked.as_deref()) else {
             self.log_handshake(&HandshakeError::OtherName(asked.unwrap_or_default()));
-            return self.reset();
+            return self
+                .answer(&alert(AlertDescription::UnrecognisedName))
+                .await;
         };
         let config = Arc::clone(&named.certificate.config);
         match self.accept_or_log(*accepted, config).await? {
@@ -214,6 +220,14 @@ impl Client {
         let event = format!("TLS with {} failed: {error}", self.address);
         self.listener.refuse(error, event);
     }
+}
+
+/// The record of a fatal alert, as it ends a handshake before its first answer.
+fn alert(description: AlertDescription) -> [u8; 7] {
+    const RECORD: [u8; 5] = [21, 3, 1, 0, 2];
+    const FATAL: u8 = 2;
+    let [kind, major, minor, high, low] = RECORD;
+    [kind, major, minor, high, low, FATAL, description.into()]
 }
 
 impl Listener {

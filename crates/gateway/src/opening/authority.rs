@@ -330,6 +330,9 @@ impl Authority {
             rustls::Error::InvalidCertificate(
                 CertificateError::UnknownIssuer | CertificateError::BadSignature,
             ) => AuthorityError::Mixed,
+            rustls::Error::InvalidCertificate(_) => {
+                not_permitted("it is not in the domains of --permit".to_owned())
+            }
             error => not_permitted(error.to_string()),
         })
     }

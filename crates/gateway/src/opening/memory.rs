@@ -13,6 +13,9 @@ use super::Refused;
 /// The most that is remembered of each kind.
 const ENTRIES_MAX: usize = 10_000;
 
+/// The most that `status` names of each kind.
+const SHOWN_MAX: usize = 100;
+
 /// How long connections pass after a refusal. It doubles with each further one.
 const FIRST: Duration = Duration::from_secs(3600);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -111,6 +114,19 @@ impl Memory {
         (clients, names)
     }
 
+    /// Some of the clients that refuse, with the name, and some of the names that pass.
+    pub(crate) fn passing(&self, now: Instant) -> (Vec<String>, Vec<String>) {
+        let known = self.lock();
+        let is_later = |until: &Instant| *until > now;
+        let clients = known.clients.iter();
+        let clients =
+            clients.filter(|(_, client)| client.passes_until.as_ref().is_some_and(is_later));
+        let clients = clients.map(|((address, name), _)| format!("{address} to {name}"));
+        let names = known.names.iter().filter(|(_, until)| is_later(until));
+        let names = names.map(|(name, _)| name.clone());
+        (some_of(clients), some_of(names))
+    }
+
     /// Forgets all, as after a change of the CA.
     pub(crate) fn clear(&self) {
         *self.lock() = Known::default();
@@ -141,6 +157,14 @@ impl Client {
             seen: now,
         }
     }
+}
+
+/// The first of them in their order.
+fn some_of(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut texts: Vec<String> = texts.collect();
+    texts.sort_unstable();
+    texts.truncate(SHOWN_MAX);
+    texts
 }
 
 /// Removes the oldest half of a table that is full.
@@ -206,6 +230,9 @@ mod tests {
         assert!(!memory.passes(CLIENT, "a", now + NAME));
         memory.refused(CLIENT, "b", Refused::Certificate, now);
         assert_eq!(memory.counts(now), (1, 1));
+        let shown = (vec![format!("{CLIENT} to b")], vec!["a".to_owned()]);
+        assert_eq!(memory.passing(now), shown);
+        assert_eq!(memory.passing(now + FIRST), (Vec::new(), Vec::new()));
         assert_eq!(memory.counts(now + NAME), (1, 0));
         assert_eq!(memory.counts(now + FIRST), (0, 0));
     }

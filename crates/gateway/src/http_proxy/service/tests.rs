@@ -95,10 +95,12 @@ fn another_host_gets_its_path_and_no_credentials() {
         ),
         ("/_refrain/b.example:444/", "/"),
         ("/_refrain/b.example:444", "/"),
-        ("/_refrain/b.example%3a444/x%3A", "/x%3A"),
+        ("/_refrain/B.example%3a444/x%3A", "/x%3A"),
     ] {
         let head = format!(
-            "GET {path} HTTP/1.1\r\nHost: h\r\nAuthorization: x\r\nCookie: y\r\nX-Auth-Token: z\r\nAccept: */*\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: h\r\nAuthorization: x\r\nCookie: y\r\nX-Auth-Token: z\r\n\
+             X-JFrog-Art-Api: k\r\nX-Session: s\r\nReferer: http://h/x?token=1\r\nOrigin: http://h\r\n\
+             X-Amz-Security-Token: t\r\nAccept: */*\r\n\r\n"
         );
         let (origin, exchange) = request(&service, &head).unwrap();
         assert_eq!(origin.to_string(), "https://b.example:444");
@@ -128,6 +130,8 @@ fn only_listed_hosts_and_paths_are_served() {
         ),
         ("GET /_refrain//b.example:444/", HttpProxyError::UnknownHost),
         ("GET http://a.example/", HttpProxyError::NotAProxy),
+        // Its own name, or that of a site, for a client that takes it for a proxy.
+        ("GET http://h/", HttpProxyError::NotAProxy),
         ("GET https://a.example/", HttpProxyError::NotAProxy),
         ("GET x", HttpProxyError::NotAProxy),
         ("CONNECT a.example:443", HttpProxyError::NotAProxy),
@@ -223,5 +227,32 @@ proptest! {
         if let Some(OwnPath { path: own, .. }) = served.own_path(&url) {
             prop_assert!(own.starts_with('/') && !own.starts_with("//"), "{}", own);
         }
+    }
+
+    #[test]
+    fn no_url_becomes_one_of_another_host(
+        path in "(/|\\\\|\\.|%2e|\t|\n|c.example|x){0,8}",
+        is_other: bool,
+    ) {
+        let service = Arc::new(service("https://a.example,b.example"));
+        let host = if is_other { "b.example" } else { "a.example" };
+        let served = Served::of(&service, &service.site);
+        let Some(own) = served.own_path(&format!("https://{host}/{path}")) else {
+            return Ok(());
+        };
+        // As browsers read it.
+        let read: String = own.path.chars().filter(|sign| !sign.is_ascii_control()).collect();
+        let read = read.replace('\\', "/");
+        prop_assert!(!read.starts_with("//"), "{}", own.path);
+        let mut segments: Vec<&str> = Vec::new();
+        for segment in read[1..].split('/') {
+            match &*segment.replace("%2e", ".") {
+                "." => {}
+                ".." => drop(segments.pop()),
+                _ => segments.push(segment),
+            }
+        }
+        let is_of_another = segments.starts_with(&["_refrain", "b.example"]);
+        prop_assert_eq!(is_of_another, is_other, "{}", own.path);
     }
 }
