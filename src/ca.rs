@@ -100,6 +100,10 @@ const FORGET: &str = "  Debian, Ubuntu   rm /usr/local/share/ca-certificates/ref
      \x20 Fedora, RHEL     rm /etc/pki/ca-trust/source/anchors/refrain.pem && update-ca-trust\n\
      \x20 Firefox          Settings, Certificates, View Certificates, Authorities, Delete\n\
      \x20 Chrome on Linux  certutil -d sql:$HOME/.pki/nssdb -D -n refrain\n\
+     \x20 Node.js          unset NODE_EXTRA_CA_CERTS\n\
+     \x20 Python requests  unset REQUESTS_CA_BUNDLE\n\
+     \x20 pip              pip config unset global.cert\n\
+     \x20 git              git config --global --unset http.sslCAInfo\n\
      \x20 Java             keytool -delete -cacerts -alias refrain\n";
 
 fn print(text: &str) -> anyhow::Result<()> {

@@ -14,7 +14,7 @@
 //! Origins are asked for plain content, in which the link finds repeats ([`AcceptEncoding`]).
 //!
 //! A [`Service`] is a web site that the listener stands for: requests have only a path, and go there. Indices of packages
-//! then name the listener ([`links`]).
+//! then name the listener (module `links`).
 //!
 //! Exchanges of HTTP/2 have the form of HTTP/1.1 within the pair ([`http2`]).
 //!
