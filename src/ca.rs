@@ -64,7 +64,9 @@ pub(crate) fn run(arguments: &CaArguments) -> anyhow::Result<()> {
         }
         Command::Show { dir } => {
             let root = authority::root_file(dir);
-            fs::metadata(&root).with_context(|| format!("no CA in \"{}\"", dir.display()))?;
+            fs::metadata(&root).with_context(|| {
+                format!("no CA in \"{}\", which has no root.pem", dir.display())
+            })?;
             print(&trust(dir))
         }
         Command::Revoke { dir } => {

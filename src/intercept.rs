@@ -77,7 +77,7 @@ enum Command {
     /// The command stays until Ctrl-C, SIGTERM or `refrain intercept off`. Connections are redirected only while the near
     /// end runs and has a link: otherwise new connections go direct within half a second.
     ///
-    /// Rules are loaded again if another program removed them, if a control group was made or made again, and after
+    /// Rules are loaded again if another program removed them, if a control group was created or created again, and after
     /// SIGHUP, which reads the file again. Each time, new connections go direct for about 0.2 s, and the numbers of
     /// connections begin again.
     On(OnArguments),

@@ -87,7 +87,7 @@ struct NoAnswer;
 fn hint(place: &Place) -> &'static str {
     match place {
         Place::Socket(_) => {
-            " (the gateway may have ended: without --admin, those that run are found)"
+            " (the gateway may have ended. Without --admin, this command finds those that run)"
         }
         Place::Address(_) => " (give the address that a running gateway has as --admin)",
     }

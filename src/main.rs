@@ -115,7 +115,7 @@ enum Command {
     Demo(demo::DemoArguments),
     /// Make a private key and its public key, and print the public key
     Keygen(keygen::KeygenArguments),
-    /// Make a CA of your own, for names whose TLS a near end opens (--open)
+    /// Make a CA of your own, for names whose TLS a near end decrypts (--open)
     Ca(ca::CaArguments),
     /// Run the far end, next to the service
     ///
@@ -157,7 +157,7 @@ enum Command {
     Run(run::RunArguments),
     /// Have the firewall redirect connections of this machine or network to the near end
     ///
-    /// As root. The rules are options of the near end (`intercept` in its file). Programs need no proxy settings. When
+    /// Requires root. The rules are options of the near end (`intercept` in its file). Programs need no proxy settings. When
     /// the near end ends, hangs, or has no link, new connections go direct.
     #[command(
         after_help = "Example:\n  refrain intercept on --config /etc/refrain/near.toml --dry-run"

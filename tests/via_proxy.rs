@@ -164,5 +164,5 @@ fn what_answers_in_place_of_the_far_end_is_told_from_it() {
         client.write_all(&[21, 3, 3, 0, 2, 2, 40])
     });
     let near = near(&site, &format!("http://{proxy}"), &[]);
-    near.wait_for_log(&["a proxy that opens TLS cannot carry lanes"]);
+    near.wait_for_log(&["a proxy that decrypts TLS cannot carry lanes"]);
 }

@@ -65,7 +65,7 @@ impl Inputs {
             (Some(size), _) => Sourced::new(size.0 as f64 / 1e9, "--traffic"),
             (None, Some(run)) => Sourced::new(run.gb_per_month(), scaling(run)),
             (None, None) => {
-                bail!("unknown traffic per month: give --traffic, or the status of a run")
+                bail!("the traffic per month is not known: give --traffic, or the status of a run")
             }
         };
         let is_scaled = given.traffic.is_none();
@@ -216,7 +216,7 @@ fn shares(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Shares> 
             (Sourced::new(sender.value, from), sender)
         }
         (None, None) => bail!(
-            "unknown redundancy of the traffic: give --redundancy, or the status of a run that counted its \
+            "the redundancy of the traffic is not known: give --redundancy, or the status of a run that counted its \
              savings"
         ),
     };

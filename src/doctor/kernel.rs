@@ -143,6 +143,6 @@ pub(super) fn ipv6(_: &Context) -> Vec<Finding> {
         true => {
             Finding::note("this machine has no IPv6: connections by IPv6 neither come nor go here")
         }
-        false => Finding::ok("this machine has addresses of IPv6"),
+        false => Finding::ok("this machine has IPv6 addresses"),
     }]
 }

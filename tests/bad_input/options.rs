@@ -79,7 +79,7 @@ fn keys_that_are_missing_or_open_to_others_or_no_keys() {
     let (code, error) = far_fails(&site, &[]);
     assert_eq!(code, 2);
     assert!(
-        error.contains("others can read") && error.contains("chmod 600"),
+        error.contains("other users can read") && error.contains("chmod 600"),
         "{error}"
     );
 

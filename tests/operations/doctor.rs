@@ -131,7 +131,7 @@ fn what_is_wrong_with_a_file_is_found() {
     found.expect(
         "problem",
         "file",
-        &["others can read this secret", "chmod 600", "--dry-run"],
+        &["other users can read this secret", "chmod 600", "--dry-run"],
     );
     let private = fs::Permissions::from_mode(0o600);
     fs::set_permissions(&key, private).expect("its owner may");

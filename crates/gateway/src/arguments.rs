@@ -79,7 +79,7 @@ impl<P: Program> clap::Args for Options<P> {
             .help("Read options from this TOML file")
             .long_help(
                 "Read options from this TOML file. Flags and the environment override it. The variable \
-                 REFRAIN_CONFIG names it too.",
+                 REFRAIN_CONFIG can name it instead.",
             );
         let args = P::ROLE.options().map(|spec| spec.arg(P::ROLE));
         command.arg(config).args(args)

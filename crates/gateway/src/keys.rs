@@ -84,7 +84,7 @@ pub enum KeyError {
         source: io::Error,
     },
     /// A file of that name is there already; a key is never overwritten.
-    #[error("cannot write \"{}\": it already exists (a key never overwrites another file)", .0.display())]
+    #[error("cannot write \"{}\": it already exists (keygen never overwrites a file: give another name)", .0.display())]
     Exists(PathBuf),
     /// The file is there, and empty: what a program leaves that ran out of disk.
     #[error("\"{}\" is empty (remove it, then run: refrain keygen {})", .0.display(), .0.display())]
@@ -94,7 +94,7 @@ pub enum KeyError {
     Missing(PathBuf),
     /// Others than the owner can read the file.
     #[error(
-        "cannot use \"{}\": others can read this secret, its mode is {mode:o} (run: chmod 600 {})",
+        "cannot use \"{}\": other users can read this secret (mode {mode:o}; run: chmod 600 {})",
         path.display(),
         path.display()
     )]

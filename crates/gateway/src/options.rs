@@ -355,7 +355,7 @@ options! {
             .in_check("Connect to the far end at this address [default port: 7000]");
         VIA_PROXY = OptionSpec::new(TO_PEER, "via_proxy", "http://[USER:PASSWORD@]HOST:PORT", Nothing,
             "Open lanes through this HTTP proxy, with its CONNECT method. The proxy resolves the names in `peer`. \
-             Many proxies allow only port 443: then have the far end listen there too. A proxy that opens TLS cannot \
+             Many proxies allow only port 443: then have the far end listen there too. A proxy that decrypts TLS cannot \
              be used. In USER and PASSWORD, other characters than letters, digits and -._~ are written as %XX. Other \
              users of the machine can see flags, so set a password in the file.").secret()
             .brief("Connect through this HTTP proxy");
@@ -415,7 +415,7 @@ options! {
             "Read the private key of the certificate in `cert` from this file: PEM. Only its owner may read the file. \
              With several, they are in the order of the certificates.").repeats();
         OPEN = OptionSpec::new(NEAR, "open", "NAME[:PORT]", Nothing,
-            "Open TLS of clients to servers with these names, such as npm.example.org or *.corp.example, at port 443 \
+            "Decrypt TLS of clients to servers with these names, such as npm.example.org or *.corp.example, at port 443 \
              unless another is given: connections through `http_proxy`, `socks5`, `transparent` and `refrain run`. This \
              end then presents a certificate of `ca`, and the far end verifies the server's. Clients must trust the CA. \
              Those that do not, and servers that cannot be verified, pass unopened. Reloaded on SIGHUP.")
@@ -436,7 +436,7 @@ options! {
              in, an interface or *; name, a server's name in TLS, HTTP or DNS. action is optimize (default), pass (through \
              the link as it is), direct or reject. client_address is keep or proxy_v2: servers see the client's \
              address, or get it in a header. quic=reject has browsers use TCP. With refusal=exact, clients \
-             of servers that refuse see a refusal, not a reset. It needs CAP_NET_ADMIN. With on_refusal=direct, the near \
+             of servers that refuse see a refusal, not a reset. This needs CAP_NET_ADMIN. With on_refusal=direct, the near \
              end connects to servers itself if the far end refuses. on_failure=reset refuses connections while the \
              near end does not work. By default they go direct. A \
              change needs SIGHUP to `refrain intercept on`. Names are reloaded on \
@@ -466,8 +466,8 @@ options! {
             .brief("Let the peer reach this target from this end");
         CLIENT_ADDRESSES = OptionSpec::new(FAR, "client_addresses", "ADDRESS|RANGE", Nothing,
             "Connect from a client's own address, if it is among these and a near end's rule has client_address=keep: \
-             an address, or a range such as 10.0.0.0/8 or fd00::/8. The peer can then use any of these addresses. It \
-             needs CAP_NET_RAW, and `refrain intercept on --far`. Reloaded on SIGHUP.").repeats().reloads(FAR)
+             an address, or a range such as 10.0.0.0/8 or fd00::/8. The peer can then use any of these addresses. This \
+             end needs CAP_NET_RAW, and `refrain intercept on --far`. Reloaded on SIGHUP.").repeats().reloads(FAR)
             .brief("Connect from these clients' own addresses");
         ORIGIN_CA = OptionSpec::new(FAR, "origin_ca", "FILE",
             Described("those of this system"),

@@ -77,7 +77,7 @@ pub enum TlsError {
         peer: String,
     },
     /// The peer does not accept this end's key.
-    #[error("{peer} refused this end's key: its --peer-key must have {own}")]
+    #[error("{peer} refused this end's key: add {own} to --peer-key there")]
     KeyRefused {
         /// The peer's address.
         peer: String,

@@ -42,7 +42,7 @@ pub enum UnitError {
         per_second: &'static str,
     },
     /// A unit that this quantity does not have.
-    #[error("unknown unit (expected one of {known}; upper and lower case differ)")]
+    #[error("unknown unit (expected one of {known}; units are case-sensitive)")]
     UnknownUnit {
         /// The units that would do.
         known: &'static str,
@@ -89,7 +89,7 @@ const BYTES: Scale = Scale {
         ("k", 1_000),
         ("K", 1_000),
     ],
-    known: "B, KiB, MiB, GiB, TiB, kB, MB, GB, TB, k, M, G, T",
+    known: "B, KiB, MiB, GiB, TiB, kB, KB, MB, GB, TB, k, K, M, G, T",
     example: "128MiB",
 };
 

@@ -105,6 +105,7 @@ fn unreached(error: &io::Error) -> String {
 /// What to look at after such a status, for a tunnel to this port.
 fn hint(status: u16, port: u16) -> &'static str {
     match status {
+        405 | 501 => " (is this an HTTP proxy?)",
         500..=599 => " (is refrain far running, and does it listen there?)",
         400..=499 if port != PORT_OF_HTTPS => {
             " (many proxies allow only port 443: have the far end listen there with --listen '*:443', and use --peer \

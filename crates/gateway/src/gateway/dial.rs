@@ -85,7 +85,7 @@ fn hint(error: &TlsError) -> &'static str {
 fn hint_of_tunnel(error: &TlsError) -> &'static str {
     match error {
         TlsError::NotTls { .. } | TlsError::Incompatible { .. } => {
-            " (a proxy that opens TLS cannot carry lanes: it must leave this connection unchanged)"
+            " (a proxy that decrypts TLS cannot carry lanes: it must leave this connection unchanged)"
         }
         error => hint(error),
     }

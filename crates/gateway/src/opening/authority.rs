@@ -109,6 +109,9 @@ pub enum AuthorityError {
     /// It is not a key, or not one of this CA.
     #[error("\"{}\" is not the key of intermediate.pem", .0.display())]
     WrongKey(PathBuf),
+    /// A folder that is not one.
+    #[error("no CA in \"{}\", which has no intermediate.key: nothing was deleted", .0.display())]
+    None(PathBuf),
     /// A text that is no domain.
     #[error(
         "invalid domain \"{0}\": expected a name, such as example.org, which covers all names below it"
@@ -218,7 +221,10 @@ pub fn revoke(folder: &Path) -> Result<(), AuthorityError> {
     for name in [INTERMEDIATE_KEY, INTERMEDIATE, ROOT] {
         let path = folder.join(name);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && name != INTERMEDIATE_KEY => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound && name == INTERMEDIATE_KEY => {
+                return Err(AuthorityError::None(folder.to_owned()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             removed => removed.map_err(|error| AuthorityError::Remove { path, error })?,
         }
     }
