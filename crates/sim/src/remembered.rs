@@ -9,7 +9,7 @@ use std::{
 use refrain_codec::chunk::hash::ChunkDigest;
 use refrain_proto::{
     predictions::history::{
-        Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted, alike,
+        Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted, keys_of,
     },
     terms::{Hint, PREFIX_BYTES},
 };
@@ -117,13 +117,8 @@ impl Remembered {
                 self.recipes[index].push(digest);
                 self.places
                     .insert(digest, (index, self.recipes[index].len()));
-                self.openings.extend(
-                    opening
-                        .into_iter()
-                        .flat_map(|key| [Some(key), alike(key)])
-                        .flatten()
-                        .map(|key| (key, index)),
-                );
+                let keys = opening.into_iter().flat_map(keys_of);
+                self.openings.extend(keys.map(|key| (key, index)));
                 answer
             }
             HistoryRequest::Open { opening, wanted } => {

@@ -100,8 +100,8 @@ const LARGE_FILES: &[Link] = &[Link::json("\"href\"", LeadsTo::SiteOrSigned)];
 
 const NPM_TYPE: &str = "application/vnd.npm.install-v1+json";
 
-/// The registry whose links npm changes itself, into those of the registry that it was told to use. Its lock files then
-/// name no listener.
+/// The registry whose links npm changes itself, into those of the registry in its settings. Its lock files then name no
+/// listener.
 const NPM_PUBLIC: &str = "registry.npmjs.org";
 
 pub(super) const ETAG: &str = "ETag";

@@ -222,12 +222,10 @@ impl Client {
     }
 }
 
-/// The record of a fatal alert, as it ends a handshake before its first answer.
+/// The record of a fatal alert, as it ends a handshake before its first answer (RFC 8446, sections 5.1 and 6): the kind,
+/// the version, the length, the level and the description.
 fn alert(description: AlertDescription) -> [u8; 7] {
-    const RECORD: [u8; 5] = [21, 3, 1, 0, 2];
-    const FATAL: u8 = 2;
-    let [kind, major, minor, high, low] = RECORD;
-    [kind, major, minor, high, low, FATAL, description.into()]
+    [21, 3, 1, 0, 2, 2, description.into()]
 }
 
 impl Listener {

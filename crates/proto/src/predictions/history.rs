@@ -74,8 +74,13 @@ pub struct RecipeNumber(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HistoryPlace(pub [u64; 3]);
 
+/// The keys by which a recipe with this opening is found: its own, and the one that it has in common with alike flows.
+pub fn keys_of(opening: u64) -> impl Iterator<Item = u64> {
+    [Some(opening), alike(opening)].into_iter().flatten()
+}
+
 /// The key that an opening has in common with those of alike flows, if there may be others: its upper half.
-pub fn alike(opening: u64) -> Option<u64> {
+pub(crate) fn alike(opening: u64) -> Option<u64> {
     Some(upper(opening)).filter(|&upper| upper != opening)
 }
 
@@ -91,7 +96,7 @@ pub enum HistoryRequest {
         /// The recipe.
         recipe: RecipeNumber,
         /// What its flow looked like before its first byte; `None` if its first chunks were not
-        /// learnt. The recipe is found by the key of [`alike`] too.
+        /// learnt. The recipe is found by all of [`keys_of`].
         opening: Option<u64>,
     },
     /// The next chunk of a recipe came.

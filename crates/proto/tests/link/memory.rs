@@ -10,7 +10,7 @@ use refrain_codec::chunk::hash::ChunkDigest;
 use refrain_proto::{
     Link,
     predictions::history::{
-        Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted, alike,
+        Found, FoundChunk, HistoryPlace, HistoryRequest, RecipeNumber, Wanted, keys_of,
     },
     terms::Hint,
 };
@@ -76,13 +76,8 @@ impl Memory {
                     self.chunks.insert(digest, bytes);
                     let behind = self.recipes[index].len();
                     self.places.insert(digest, (index, behind));
-                    self.openings.extend(
-                        opening
-                            .into_iter()
-                            .flat_map(|key| [Some(key), alike(key)])
-                            .flatten()
-                            .map(|key| (key, index)),
-                    );
+                    let keys = opening.into_iter().flat_map(keys_of);
+                    self.openings.extend(keys.map(|key| (key, index)));
                 }
             }
             HistoryRequest::Open { opening, wanted } => {
