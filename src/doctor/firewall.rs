@@ -1,6 +1,9 @@
 //! What `nft -j` says of tables, as far as checks need it. All of it may be anything.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use nix::unistd::User;
 use refrain_gateway::intercept::table::TABLE;
@@ -70,18 +73,26 @@ pub(super) fn excepted_user(table: &Value) -> Option<u32> {
     }
 }
 
-/// The comments of rules about a control group that is gone, once each: nft has its number instead of a path.
-pub(super) fn rules_of_gone_groups(table: &Value) -> Vec<String> {
-    let is_gone = |part: &Value| {
-        let (left, right) = (&part["match"]["left"], &part["match"]["right"]);
-        let path = right.as_str().unwrap_or_default();
-        left["socket"]["key"] == "cgroupv2" && path.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let rules = entries(table, "rule").filter(|rule| parts(rule).any(is_gone));
-    // A rule has several lines.
-    let comments = rules.filter_map(|rule| rule["comment"].as_str());
-    let comments: BTreeSet<_> = comments.collect();
-    comments.into_iter().map(str::to_owned).collect()
+/// The comments of rules about control groups, and whether nft finds no path for a group's number. It also looks at
+/// control groups of version 1, so a group that is gone may have the path of another.
+pub(super) fn rules_of_groups(table: &Value) -> BTreeMap<String, bool> {
+    let mut rules = BTreeMap::new();
+    for rule in entries(table, "rule") {
+        let groups = parts(rule).filter_map(|part| {
+            let (left, right) = (&part["match"]["left"], &part["match"]["right"]);
+            (left["socket"]["key"] == "cgroupv2").then(|| right.as_str().unwrap_or_default())
+        });
+        let has_number = |path: &str| path.bytes().all(|byte| byte.is_ascii_digit());
+        let Some(is_gone) = groups.map(has_number).reduce(|one, other| one || other) else {
+            continue;
+        };
+        // A rule has several lines.
+        let Some(comment) = rule["comment"].as_str() else {
+            continue;
+        };
+        *rules.entry(comment.to_owned()).or_default() |= is_gone;
+    }
+    rules
 }
 
 /// Connections of other machines that a table redirects.
@@ -210,7 +221,8 @@ mod tests {
         assert_eq!(redirect_port(&table), Some(15001));
         assert_eq!(first_port(&table), Some(15001));
         assert_eq!(excepted_user(&table), Some(64999));
-        assert_eq!(rules_of_gone_groups(&table), ["rule 1: cgroup=a"]);
+        let groups = rules_of_groups(&table);
+        assert_eq!(groups, [("rule 1: cgroup=a".to_owned(), true)].into());
         assert!(changes_destinations(&table));
     }
 

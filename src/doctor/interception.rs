@@ -271,12 +271,12 @@ pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
         let mut words = rule.split([' ', ',', '=']);
         words.any(|word| missing.contains(&word))
     };
-    let gone = loaded(context).map(firewall::rules_of_gone_groups);
-    let gone = gone
+    let of_groups = loaded(context).map(firewall::rules_of_groups);
+    let gone = of_groups
         .into_iter()
         .flatten()
-        .filter(|rule| !is_reported(rule))
-        .map(|rule| format!("a loaded rule is about a group that is gone: {rule}"));
+        .filter(|(rule, is_gone)| (*is_gone || has_no_group(rule)) && !is_reported(rule))
+        .map(|(rule, _)| format!("a loaded rule is about a group that is gone: {rule}"));
     let missing = missing
         .iter()
         .map(|group| format!("\"{group}\" does not exist: its rule matches nothing"));
@@ -284,6 +284,17 @@ pub(super) fn control_groups(context: &Context) -> Vec<Finding> {
     notes
         .map(|text| Finding::note(text).advise(advice))
         .collect()
+}
+
+/// Whether no control group of a loaded rule with this comment exists.
+fn has_no_group(comment: &str) -> bool {
+    let text = comment.split_once(": ").map_or(comment, |(_, text)| text);
+    let Ok(rule) = text.parse::<InterceptRule>() else {
+        return false;
+    };
+    let named = rule.control_groups().len();
+    let missing = ControlGroups::of(&[rule]).map_or(0, |groups| groups.missing().count());
+    named > 0 && missing == named
 }
 
 /// What `nft -j list` prints with these arguments.
