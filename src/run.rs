@@ -53,6 +53,7 @@ use crate::{
     in_words,
     local::{self, Found, Place},
     log::{LogForm, levels},
+    watchdog,
 };
 use children::Children;
 use control::{Control, Go, Sockets};
@@ -149,6 +150,10 @@ fn serve_program(arguments: &RunArguments) -> anyhow::Result<u8> {
     let exit_code = gateways::block_on(peers, async {
         if let Way::Proxy(proxy) = &way {
             proxy.check().await?;
+        }
+        // First: it is none of the program's children.
+        if children::are_listed() {
+            watchdog::start_with_timer();
         }
         let mut children = Children::adopt()?;
         let (program, sockets, go) = start_program(arguments)?;

@@ -2,7 +2,7 @@
 //! connections away from it, but those that are open would hang with it.
 //!
 //! The watchdog is a process of its own. It gets a byte each time that the gateway's listener made progress. The end of
-//! the bytes ends it.
+//! the bytes ends it, and no signal of a terminal or of systemd: they go to the gateway too, which may continue.
 //!
 //! On a busy machine a gateway may have to wait for a processor for seconds. It does not hang, and is not killed. One whose
 //! threads run is given more time: the first data of large caches has the kernel clear gigabytes.
@@ -14,7 +14,7 @@ use std::{
     io::{self, Read, Write},
     mem,
     os::unix::{fs::FileTypeExt, process::CommandExt},
-    process::{self, ChildStdin, Command, Stdio},
+    process::{self, Child, ChildStdin, Command, Stdio},
     time::Duration,
 };
 
@@ -24,7 +24,12 @@ use rustix::{
     io::ioctl_fionbio,
     process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal},
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    runtime,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    time::{interval, sleep},
+};
 
 /// How often a gateway that does nothing is looked at.
 const STEP: Duration = Duration::from_millis(500);
@@ -41,22 +46,24 @@ const DOUBT_OF_RUN: u32 = 2;
 /// A watchdog that was killed is replaced after this time.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
+/// The signals that are for the gateway.
+const SURVIVED: [fn() -> SignalKind; 4] = [
+    SignalKind::interrupt,
+    SignalKind::quit,
+    SignalKind::terminate,
+    SignalKind::hangup,
+];
+
 /// Keeps a watchdog for this process, which it kills if `progress` stops changing. Aborted, it ends the watchdog.
 pub(crate) async fn keep(mut progress: watch::Receiver<u64>) {
-    if process::id() == 1 {
+    if is_first_process() {
         return tracing::warn!(
             "no watchdog: the kernel lets no process of a container kill its first one (start the container with an \
              init process)"
         );
     }
     loop {
-        let started = Command::new("/proc/self/exe")
-            .arg0("refrain")
-            .arg("watchdog")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn();
-        match started {
+        match start() {
             Ok(mut watchdog) => {
                 if let Some(bytes) = watchdog.stdin.take() {
                     progress.mark_unchanged();
@@ -64,10 +71,44 @@ pub(crate) async fn keep(mut progress: watch::Receiver<u64>) {
                 }
                 let _ = tokio::task::spawn_blocking(move || watchdog.wait()).await;
             }
-            Err(error) => tracing::warn!("cannot start the watchdog: {error}"),
+            Err(error) => warn_of(&error),
         }
         sleep(RESTART_AFTER).await;
     }
+}
+
+/// Starts a watchdog for this process, which it kills if a timer stops. It is not replaced. Within a runtime.
+pub(crate) fn start_with_timer() {
+    if is_first_process() {
+        return;
+    }
+    let bytes = match start() {
+        Ok(mut watchdog) => watchdog.stdin.take(),
+        Err(error) => return warn_of(&error),
+    };
+    tokio::spawn(async move {
+        let mut timer = interval(STEP / 2);
+        while bytes.as_ref().is_some_and(|bytes| send(bytes).is_ok()) {
+            timer.tick().await;
+        }
+    });
+}
+
+fn is_first_process() -> bool {
+    process::id() == 1
+}
+
+fn start() -> io::Result<Child> {
+    Command::new("/proc/self/exe")
+        .arg0("refrain")
+        .arg("watchdog")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+}
+
+fn warn_of(error: &io::Error) {
+    tracing::warn!("cannot start the watchdog: {error}");
 }
 
 /// Sends a byte, unless so many wait that it is not needed.
@@ -88,6 +129,12 @@ pub(crate) fn run() -> anyhow::Result<()> {
     if !is_pipe {
         bail!("gateways start this command themselves");
     }
+    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    let _guard = runtime.enter();
+    for survived in SURVIVED {
+        // From now on, it only interrupts.
+        let _ = signal(survived())?;
+    }
     let mut stdin = io::stdin().lock();
     let mut bytes = [0; 64];
     // The start may take as long as it needs.
@@ -105,19 +152,21 @@ pub(crate) fn run() -> anyhow::Result<()> {
                     continue;
                 }
                 crate::stderr::warn(format_args!(
-                    "the gateway did nothing for {} s: killing it, so that its connections are reset",
+                    "the process that serves connections did nothing for {} s: killing it, so that they are reset",
                     (silent * STEP).as_secs()
                 ));
                 pidfd_send_signal(&parent, Signal::KILL)?;
                 return Ok(());
             }
-            Ok(_) => {
-                if stdin.read(&mut bytes)? == 0 {
-                    return Ok(());
+            Ok(_) => match stdin.read(&mut bytes) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {
+                    time_limit = Some(&step);
+                    (doubt, silent) = (0, 0);
                 }
-                time_limit = Some(&step);
-                (doubt, silent) = (0, 0);
-            }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            },
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

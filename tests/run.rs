@@ -6,7 +6,10 @@ use std::{
     fs::{self, Permissions},
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    os::unix::{
+        fs::PermissionsExt,
+        process::{CommandExt, ExitStatusExt},
+    },
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
     thread,
@@ -22,7 +25,7 @@ use common::{
     site::Pair,
     terminal::{on_terminal, terminal},
 };
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 use tempfile::TempDir;
 
 /// A user without rights.
@@ -365,8 +368,8 @@ fn a_terminal_stops_the_program_and_a_shell_continues_it() {
     let script =
         "echo >at-work; while ! [ -e go ]; do sleep 0.05; done; curl -sS \"$0\" >fetched; exit 7";
     let run = world.through_proxy(&["sh", "-c", script, &world.url()]);
-    // 148: SIGTSTP.
-    let shell = "set -m; \"$@\"; echo $? >stopped; touch go; fg; echo $? >ended";
+    // 148: SIGTSTP. The watchdog, which would act by then, is stopped too.
+    let shell = "set -m; \"$@\"; echo $? >stopped; sleep 3; touch go; fg; echo $? >ended";
     let mut child = on_terminal(&terminal, &["bash", "-c", shell, "bash"], &run);
     let mut child = child.spawn().expect("it starts");
     let folder = world.pair.near.folder();
@@ -412,6 +415,36 @@ fn without_its_gateway_the_program_is_refused_at_once() {
         code.trim().parse::<i32>().ok()
     });
     assert_eq!(code, 7, "curl could not connect");
+}
+
+#[test]
+fn where_it_is_stopped_its_connections_are_reset() {
+    let Some(world) = World::new() else { return };
+    let server = SocketAddr::new(world.origin.ip(), free_address().port());
+    serve_on(server, |mut client| {
+        client.write_all(b"x")?;
+        client.read_exact(&mut [0])
+    });
+    let script = "import signal, socket, sys\n\
+                  signal.signal(signal.SIGINT, signal.SIG_IGN)\n\
+                  server = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n\
+                  server.recv(1)\n\
+                  open('connected', 'w').close()\n\
+                  try:\n server.recv(1)\n\
+                  except ConnectionResetError:\n open('reset', 'w').close()";
+    let (address, port) = (server.ip().to_string(), server.port().to_string());
+    let mut command = world.through_proxy(&["python3", "-c", script, &address, &port]);
+    let mut run = command.process_group(0).spawn().expect("it starts");
+    let folder = world.pair.near.folder();
+    let appears = |name| eventually(name, || folder.join(name).exists().then_some(()));
+    appears("connected");
+    // As a terminal's Ctrl-C, which the program ignores. The watchdog must.
+    let group = Pid::from_raw(run.id() as i32).expect("a process");
+    kill_process_group(group, Signal::INT).expect("it runs");
+    signal(&run, Signal::STOP);
+    appears("reset");
+    let status = run.wait().expect("it ends");
+    assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
 }
 
 #[test]

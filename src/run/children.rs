@@ -42,7 +42,7 @@ const PASSED_ON: [Signal; 6] = [
 /// This process as the parent of all that the program leaves behind, and the signals that it gets.
 pub(super) struct Children {
     signals: mpsc::Receiver<Signal>,
-    /// Children of an earlier program in this process.
+    /// Children of an earlier program in this process, and the watchdog.
     others: BTreeSet<i32>,
 }
 
@@ -132,6 +132,11 @@ fn signals() -> io::Result<mpsc::Receiver<Signal>> {
         });
     }
     Ok(receiver)
+}
+
+/// Whether the kernel lists the children of a process.
+pub(super) fn are_listed() -> bool {
+    own_children().is_some()
 }
 
 /// The children of this process; none where the kernel does not list them.

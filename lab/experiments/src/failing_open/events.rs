@@ -88,7 +88,7 @@ pub(super) fn cases(way: Way) -> Vec<Case> {
             (FarKeeper, Stop),
             (FarRules, Delete),
         ],
-        Way::Run => &[(Run, Kill), (Run, OutOfFiles)],
+        Way::Run => &[(Run, Kill), (Run, Stop), (Run, OutOfFiles)],
     };
     let others = [(Far, End), (Watchdog, Kill), (Watchdog, Stop), (Link, Cut)];
     let all = near.iter().chain(&far).chain(&others).chain(own);
@@ -201,7 +201,7 @@ impl Case {
             MemoryGroup::remove(self.process(world)?)?;
         }
         match (self.event, self.victim) {
-            (Event::Kill, Victim::Run) => {
+            (Event::Kill | Event::Stop, Victim::Run) => {
                 world.program = None;
                 world.divert(Way::Run)?;
             }

@@ -66,7 +66,9 @@ const COINCIDENCES: &str = "\n## Cases without a row\n\n\
 | the watchdog has a full disk, no file descriptors or no memory | it writes no file, opens none, and keeps 64 bytes. The kernel ends it by `kill -9` |\n\
 | `refrain run` has a full disk, or touches 4 GiB | with `--socks5`, it writes no file and has no caches. With `--config`, it is a near end itself |\n\
 | a user flushes the rules in a program's network | the program has no right to do it. Root of this machine could |\n\
-| `refrain run` is stopped | its connections wait until it continues. Ctrl-Z stops it together with its program |\n\
+| Ctrl-Z for `refrain run` | it is stopped together with its program and its watchdog, and continues with them |\n\
+| the watchdog of `refrain run` is stopped or was killed | nothing moves. It is not replaced: a `refrain run` that is then stopped hangs |\n\
+| *opening* is empty | no connection was being opened at that moment |\n\
 | `refrain run` in recovery, open connections | no connection opens without a link |\n\
 | `refrain intercept on` is stopped or was killed, and then the rules are removed | two failures at once: new connections go direct. Open ones that only receive hang. Under systemd, a killed one is started again |\n\
 | the watchdog is stopped or was killed less than a second ago, and then the near end is stopped | two failures at once: nothing kills the near end. New connections go direct. Open ones hang until an administrator ends it |\n";
