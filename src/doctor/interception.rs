@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, thread::sleep, time::Duration};
 
-use refrain_gateway::{config::Config, intercept::rule::InterceptRule};
+use refrain_gateway::{config::Config, intercept::rule::InterceptRule, units::decimal_bytes};
 use serde_json::Value;
 
 use super::{
@@ -17,7 +17,6 @@ use super::{
 use crate::{
     in_words,
     intercept::{self, Gate, Loaded, LoadedRule, control_groups::ControlGroups, nft},
-    table::count,
 };
 
 /// A gate that is closed is looked at again after this: rules that were just loaded have a closed one.
@@ -328,23 +327,16 @@ pub(super) fn other_rules(context: &Context) -> Vec<Finding> {
     notes.collect()
 }
 
-/// Connections that are not TCP, of programs that could use it.
+/// What is not TCP, of programs that could use it.
 pub(super) fn quic(context: &Context) -> Vec<Finding> {
-    if loaded(context).is_none() {
-        return Vec::new();
-    }
-    let Some(connections) = text_of("/proc/net/nf_conntrack") else {
-        return vec![Finding::skipped(
-            "this kernel has no /proc/net/nf_conntrack: QUIC connections are not counted",
-        )];
-    };
-    vec![match firewall::quic_connections(&connections) {
-        0 => Finding::ok("no open connection uses QUIC"),
-        number => Finding::note(count(
-            number as u64,
-            "open QUIC connection bypasses refrain",
-            "open QUIC connections bypass refrain",
+    let bytes = loaded(context).and_then(firewall::quic_bytes);
+    let finding = bytes.map(|bytes| match bytes {
+        0 => Finding::ok("nothing came by QUIC (UDP port 443) since the rules were loaded"),
+        bytes => Finding::note(format!(
+            "{} came by QUIC (UDP port 443) since the rules were loaded, and bypassed refrain",
+            decimal_bytes(bytes)
         ))
-        .advise("if they are to use the link, give the rule for port 443 quic=reject: programs then use TCP"),
-    }]
+        .advise("if it is to use the link, give the rule for port 443 quic=reject: programs then use TCP"),
+    });
+    finding.into_iter().collect()
 }

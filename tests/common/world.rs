@@ -546,7 +546,12 @@ fn answer(mut client: TcpStream) {
 
 /// Connects to an origin from this address.
 pub(crate) fn connect(from: &str, origin: &str) -> Outcome {
-    let own = SocketAddr::new(from.parse().expect("an address"), 0);
+    connect_from(from, 0, origin)
+}
+
+/// The same from this port; 0 for any.
+pub(crate) fn connect_from(from: &str, port: u16, origin: &str) -> Outcome {
+    let own = SocketAddr::new(from.parse().expect("an address"), port);
     let origin: SocketAddr = origin.parse().expect("an address");
     let socket = Socket::new(Domain::for_address(origin), Type::STREAM, None).expect("a socket");
     socket.bind(&own.into()).expect("an own address");

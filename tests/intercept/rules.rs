@@ -11,10 +11,11 @@ use rustix::process::Signal;
 
 use crate::{
     common::eventually,
+    doctor::doctor,
     failing::signal,
     world::{
         BEHIND, HANGS_AFTER, ORIGIN, ORIGIN_6, Outcome, SITE, SITE_6, World, ask, connect,
-        keeper::on, ok, within,
+        connect_from, keeper::on, ok, within,
     },
 };
 
@@ -153,7 +154,10 @@ fn quic_is_rejected_while_connections_are_carried() {
         "{rejected:?}"
     );
     assert_eq!(answers("10.77.0.2:444"), Ok(5));
+    doctor(&world).expect("ok", "QUIC", &["nothing came"]);
     assert_eq!(answers("10.77.0.3:443"), Ok(5));
+    // The headers of IPv4 and UDP, and 5 bytes.
+    doctor(&world).expect("note", "QUIC", &["33 B came", "quic=reject"]);
     world.refrain_ok(&["bypass", "on"]);
     eventually("QUIC that passes", || answers("10.77.0.2:443").ok());
 }
@@ -277,6 +281,17 @@ fn rules_that_reset_are_never_direct() {
     assert!(outcomes.iter().all(is_reset), "{outcomes:?}");
     world.start_near();
     world.wait_for(Outcome::Carried);
+}
+
+#[test]
+fn rules_tell_connections_apart_by_source_port() {
+    let Some(world) = World::new() else { return };
+    world.intercept_with(&["--rule", "port=8080 sport=5000-5001,5003 action=direct"]);
+    world.wait_for(Outcome::Carried);
+    let from = |port| within(&world.site, || connect_from(SITE, port, ORIGIN));
+    let outcomes = [4999, 5000, 5001, 5002, 5003].map(from);
+    let (direct, carried) = (Outcome::Direct, Outcome::Carried);
+    assert_eq!(outcomes, [carried, direct, direct, carried, direct]);
 }
 
 #[test]

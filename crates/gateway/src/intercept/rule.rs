@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use super::handling::{Carriage, ClientAddress, Handling};
 use crate::rules::HostPattern;
 pub use text::InterceptRuleError;
-pub(super) use text::show;
+pub(super) use text::{range, show};
 
 /// Where servers expect QUIC.
 pub(super) const QUIC_PORT: u16 = 443;
@@ -22,6 +22,8 @@ pub(super) const QUIC_PORT: u16 = 443;
 pub struct InterceptRule {
     /// Destination ports; any if empty.
     pub(super) ports: Vec<RangeInclusive<u16>>,
+    /// Source ports; any if empty.
+    pub(super) source_ports: Vec<RangeInclusive<u16>>,
     /// Destination networks; any if empty.
     pub(super) destinations: Vec<IpNet>,
     /// Source networks; any if empty.
@@ -256,11 +258,15 @@ impl InterceptRule {
             let has = |net: &IpNet| own.iter().any(|own| own.contains(net));
             own.is_empty() || !others.is_empty() && others.iter().all(has)
         };
-        let has_ports = |range: &RangeInclusive<u16>| {
-            let mut own = self.ports.iter();
-            own.any(|own| own.contains(range.start()) && own.contains(range.end()))
+        let has_ports = |own: &[RangeInclusive<u16>], others: &[RangeInclusive<u16>]| {
+            let has = |range: &RangeInclusive<u16>| {
+                let mut own = own.iter();
+                own.any(|own| own.contains(range.start()) && own.contains(range.end()))
+            };
+            own.is_empty() || !others.is_empty() && others.iter().all(has)
         };
-        (self.ports.is_empty() || !other.ports.is_empty() && other.ports.iter().all(has_ports))
+        has_ports(&self.ports, &other.ports)
+            && has_ports(&self.source_ports, &other.source_ports)
             && has_nets(&self.sources, &other.sources)
             && has_nets(&self.destinations, &other.destinations)
     }
@@ -338,6 +344,7 @@ impl InterceptRule {
             nets.is_empty() || nets.iter().any(|net| net.contains(&address))
         };
         self.has_port(server.port())
+            && has_port(&self.source_ports, client.port())
             && has(&self.sources, client)
             && has(&self.destinations, server)
     }
@@ -352,9 +359,14 @@ impl InterceptRule {
         !self.names.is_empty()
     }
 
+    /// Whether it says something about QUIC, which shows no name and has source ports of its own.
+    pub(super) fn is_about_quic(&self) -> bool {
+        self.has_port(QUIC_PORT) && self.names.is_empty() && self.source_ports.is_empty()
+    }
+
     /// Whether connections to this port can match.
     pub(super) fn has_port(&self, port: u16) -> bool {
-        self.ports.is_empty() || self.ports.iter().any(|range| range.contains(&port))
+        has_port(&self.ports, port)
     }
 
     /// Whether connections of this family can match.
@@ -364,6 +376,11 @@ impl InterceptRule {
         };
         has(&self.sources) && has(&self.destinations)
     }
+}
+
+/// Whether these ports, or any if there are none, have this one.
+fn has_port(ports: &[RangeInclusive<u16>], port: u16) -> bool {
+    ports.is_empty() || ports.iter().any(|range| range.contains(&port))
 }
 
 #[cfg(test)]

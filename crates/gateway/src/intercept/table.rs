@@ -10,17 +10,18 @@
 //! chain answers   answers to connections that a gateway makes from clients' addresses: they come here
 //! chain held..    the first packets of connections of `refusal=exact`: the near end decides about each
 //! chain ended..   what it refuses of these
+//! chain quic      counts what comes by QUIC, which is not intercepted
 //! chain refused.. what `action=reject` and `quic=reject` refuse, before the chains above change destinations
 //! ```
 
-use std::{fmt::Write, net::IpAddr, ops::RangeInclusive};
+use std::{fmt::Write, net::IpAddr};
 
 use ipnet::IpNet;
 
 use super::{
     dns_names::DNS_PORT,
     handling::Handling,
-    rule::{Action, InterceptRule, OnFailure, QUIC_PORT, show},
+    rule::{Action, InterceptRule, OnFailure, QUIC_PORT, range, show},
 };
 
 /// The table's family and name.
@@ -125,6 +126,13 @@ pub fn script(
     if rules.iter().any(InterceptRule::is_for_clients) {
         add_answers(&mut text);
     }
+    text += &format!(
+        "  chain quic {{
+    type filter hook prerouting priority 150
+    iifname != \"lo\" udp sport {QUIC_PORT} counter
+  }}
+"
+    );
     for is_forwarded in [false, true] {
         let own = rules.iter().enumerate();
         let own: Vec<_> = own
@@ -237,9 +245,7 @@ pub fn script(
                 add(&mut text, rule, *number, &tcp(rule), verdict, path_of_group);
             }
             let about_quic = own[..without_quic].iter();
-            // Rules with a name say nothing about QUIC, which shows none.
-            let is_about_quic = |rule: &InterceptRule| rule.has_port(QUIC_PORT) && !rule.has_name();
-            for (number, rule) in about_quic.filter(|(_, rule)| is_about_quic(rule)) {
+            for (number, rule) in about_quic.filter(|(_, rule)| rule.is_about_quic()) {
                 let verdict = match (rule.rejects_quic, rule.handling(), rule.on_failure) {
                     // Programs would fall back to connections that go direct.
                     (true, Some(handling), OnFailure::Direct) => {
@@ -385,9 +391,15 @@ fn add(
 
 /// The connections of a rule, by their ports.
 fn tcp(rule: &InterceptRule) -> String {
-    match rule.ports.is_empty() {
+    let mut text = String::new();
+    for (key, ports) in [("sport", &rule.source_ports), ("dport", &rule.ports)] {
+        if !ports.is_empty() {
+            text += &format!(" tcp {key} {}", set(ports.iter().map(range)));
+        }
+    }
+    match text.is_empty() {
         true => " meta l4proto tcp".to_owned(),
-        false => format!(" tcp dport {}", set(rule.ports.iter().map(range))),
+        false => text,
     }
 }
 
@@ -406,13 +418,6 @@ fn comment(rule: &InterceptRule, number: usize) -> String {
 fn nets_of(nets: &[IpNet], is_ipv6: bool) -> impl Iterator<Item = String> {
     let is_of_family = move |net: &&IpNet| matches!(net.addr(), IpAddr::V6(_)) == is_ipv6;
     nets.iter().filter(is_of_family).map(show)
-}
-
-fn range(ports: &RangeInclusive<u16>) -> String {
-    match ports.start() == ports.end() {
-        true => ports.start().to_string(),
-        false => format!("{}-{}", ports.start(), ports.end()),
-    }
 }
 
 fn is_number(text: &str) -> bool {

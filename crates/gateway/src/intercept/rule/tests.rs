@@ -28,6 +28,7 @@ fn each_key_is_read_and_written() {
         "port=80 action=pass client_address=proxy_v2 on_refusal=direct",
         "in=lan0 action=pass client_address=keep refusal=exact on_failure=reset",
         "port=443 action=optimize quic=reject refusal=exact on_refusal=direct",
+        "port=873 sport=1-1023,5000 action=pass",
     ] {
         assert_eq!(rule(text).map(|rule| rule.to_string()).as_deref(), Ok(text));
     }
@@ -76,6 +77,7 @@ fn each_fault_has_its_error() {
         ("action=direct refusal=exact", Error::NoExactness),
         ("action=reject refusal=exact", Error::NoExactness),
         ("port=80 quic=reject", Error::NoQuic),
+        ("port=443 sport=5000 quic=reject", Error::NoQuic),
         ("quic=reject action=direct", Error::NoQuic),
         ("quic=reject name=a.example", Error::NoQuic),
         (
@@ -140,6 +142,8 @@ fn a_rule_whose_connections_an_earlier_one_has_is_hidden() {
         ("port=80", "port=80,443", false),
         ("dst=10.0.0.0/8", "port=80", false),
         ("uid=5", "port=80", false),
+        ("sport=1-99", "port=80 sport=5,80-90", true),
+        ("sport=1-99", "port=80", false),
         ("uid=5 port=80", "uid=5 gid=6 port=80", true),
         ("in=* port=80", "port=80", false),
         ("in=* port=80", "in=lan0 port=80", true),
@@ -189,6 +193,7 @@ fn the_near_end_decides_by_name_as_the_rules_say_in_their_order() {
         "port=443,80 name=*.bank.example action=direct",
         "port=443 name=*.bank.example,media.example action=pass client_address=proxy_v2",
         "dst=10.20.0.0/16 name=evil.example action=reject",
+        "sport=39999 action=pass",
         "port=80,443",
         "action=direct",
         "in=lan0 name=* action=reject",

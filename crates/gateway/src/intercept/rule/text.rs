@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr, ops::RangeInclusive, str::FromStr};
 
 use ipnet::IpNet;
 
-use super::{Action, ClientAddress, HostPattern, InterceptRule, OnFailure, QUIC_PORT};
+use super::{Action, ClientAddress, HostPattern, InterceptRule, OnFailure};
 
 /// The longest rule, in bytes.
 pub(super) const RULE_BYTES_MAX: usize = 4096;
@@ -24,7 +24,7 @@ pub enum InterceptRuleError {
     NoValue(String),
     /// A key that there is not.
     #[error(
-        "unknown key \"{0}\" (there are: port, dst, src, in, uid, gid, cgroup, name, action, client_address, quic, refusal, on_refusal, on_failure)"
+        "unknown key \"{0}\" (there are: port, sport, dst, src, in, uid, gid, cgroup, name, action, client_address, quic, refusal, on_refusal, on_failure)"
     )]
     UnknownKey(String),
     /// A key twice.
@@ -71,7 +71,7 @@ pub enum InterceptRuleError {
     NoFailure,
     /// QUIC of servers that are only known by their names, or of other ports.
     #[error(
-        "quic=reject is only for rules of action=optimize or action=pass for port 443, without name"
+        "quic=reject is only for rules of action=optimize or action=pass for port 443, without name and sport"
     )]
     NoQuic,
     /// An answer as the target's, to connections that the near end accepts first, or does not get.
@@ -119,6 +119,7 @@ impl FromStr for InterceptRule {
             seen.push(key);
             match key {
                 "port" => rule.ports = merged(read(key, values, PORTS, ports)?),
+                "sport" => rule.source_ports = merged(read(key, values, PORTS, ports)?),
                 "dst" => rule.destinations = networks(key, values)?,
                 "src" => rule.sources = networks(key, values)?,
                 "in" => {
@@ -217,7 +218,7 @@ impl FromStr for InterceptRule {
         if rule.is_exact && !(is_carried && rule.names.is_empty()) {
             return Err(Error::NoExactness);
         }
-        let can_be_quic = is_carried && rule.names.is_empty() && rule.has_port(QUIC_PORT);
+        let can_be_quic = is_carried && rule.is_about_quic();
         if rule.rejects_quic && !can_be_quic {
             return Err(Error::NoQuic);
         }
@@ -225,8 +226,9 @@ impl FromStr for InterceptRule {
     }
 }
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "port",
+    "sport",
     "dst",
     "src",
     "in",
@@ -377,18 +379,13 @@ fn cgroup(text: &str) -> Option<String> {
 
 impl fmt::Display for InterceptRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ports = self
-            .ports
-            .iter()
-            .map(|range| match range.start() == range.end() {
-                true => range.start().to_string(),
-                false => format!("{}-{}", range.start(), range.end()),
-            });
         let list = |values: &mut dyn Iterator<Item = String>| values.collect::<Vec<_>>().join(",");
+        let ports = |ranges: &[RangeInclusive<u16>]| list(&mut ranges.iter().map(range));
         let nets = |nets: &[IpNet]| list(&mut nets.iter().map(show));
         let names = |names: &[String]| names.join(",");
         let mut words = vec![
-            ("port", list(&mut ports.into_iter())),
+            ("port", ports(&self.ports)),
+            ("sport", ports(&self.source_ports)),
             ("dst", nets(&self.destinations)),
             ("src", nets(&self.sources)),
             ("in", names(&self.interfaces)),
@@ -429,6 +426,14 @@ impl fmt::Display for InterceptRule {
             .map(|(key, values)| format!("{key}={values}"))
             .collect();
         f.write_str(&words.join(" "))
+    }
+}
+
+/// Ports, as the rules and the firewall write them.
+pub(crate) fn range(ports: &RangeInclusive<u16>) -> String {
+    match ports.start() == ports.end() {
+        true => ports.start().to_string(),
+        false => format!("{}-{}", ports.start(), ports.end()),
     }
 }
 
