@@ -14,7 +14,6 @@ mod input_filter;
 mod interception;
 mod keeper;
 mod kernel;
-mod kernel_file;
 mod path;
 mod peers;
 mod rules;

@@ -20,6 +20,7 @@ mod gateways;
 mod inputs;
 mod intercept;
 mod interrupt;
+mod kernel_file;
 mod keygen;
 mod local;
 mod log;

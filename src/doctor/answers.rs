@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use refrain_gateway::{config::Config, intercept::table::ANSWERS_MARK, options::Role};
 
-use super::{
-    Finding,
-    context::Context,
-    firewall, keeper,
+use super::{Finding, context::Context, firewall, keeper};
+use crate::{
+    in_words,
+    intercept::Loaded,
     kernel_file::{has_capability, text_of},
+    system_program,
 };
-use crate::{in_words, intercept::Loaded, system_program};
 
 /// The capability to connect from the addresses of clients.
 const CAP_NET_RAW: u32 = 13;

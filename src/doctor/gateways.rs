@@ -4,7 +4,8 @@ use std::fs;
 
 use refrain_gateway::{machine::memory_bytes_of, status::Peer};
 
-use super::{Finding, context::Context, kernel_file::text_of, milliseconds};
+use super::{Finding, context::Context, milliseconds};
+use crate::kernel_file::text_of;
 use crate::{
     local::{AskError, Found},
     table::{age, bytes, count},

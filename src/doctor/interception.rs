@@ -6,17 +6,13 @@ use refrain_gateway::{config::Config, intercept::rule::InterceptRule, units::dec
 use serde_json::Value;
 
 use super::{
-    Finding,
-    context::Context,
-    firewall,
-    gateways::ADVICE_WITHOUT_SOCKET,
-    keeper,
-    kernel_file::{has_capability, text_of},
+    Finding, context::Context, firewall, gateways::ADVICE_WITHOUT_SOCKET, keeper,
     sockets::Listening,
 };
 use crate::{
     in_words,
     intercept::{self, Gate, Loaded, LoadedRule, control_groups::ControlGroups, nft},
+    kernel_file::{has_capability, text_of},
 };
 
 /// A gate that is closed is looked at again after this: rules that were just loaded have a closed one.

@@ -2,7 +2,8 @@
 
 use refrain_gateway::config::Config;
 
-use super::{Finding, context::Context, kernel_file::text_of};
+use super::{Finding, context::Context};
+use crate::kernel_file::text_of;
 use crate::{
     in_words,
     intercept::{self, nft_version},

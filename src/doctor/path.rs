@@ -8,7 +8,8 @@ use std::{
 
 use refrain_gateway::{target::Host, via_proxy::ViaProxy};
 
-use super::{Finding, context::Context, firewall, kernel_file::text_of};
+use super::{Finding, context::Context, firewall};
+use crate::kernel_file::text_of;
 
 /// Addresses of a name that are looked at.
 const ADDRESSES_MAX: usize = 4;

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::kernel_file::text_of;
+use crate::kernel_file::text_of;
 
 /// The state of a listening socket.
 const LISTEN: &str = "0A";

@@ -6,7 +6,7 @@ use std::{fs::File, io::Read, path::Path};
 const BYTES_MAX: u64 = 16 << 20;
 
 /// The beginning of a file; none if it cannot be read.
-pub(super) fn text_of(path: impl AsRef<Path>) -> Option<String> {
+pub(crate) fn text_of(path: impl AsRef<Path>) -> Option<String> {
     let mut bytes = Vec::new();
     let file = File::open(path).ok()?;
     file.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
@@ -14,7 +14,7 @@ pub(super) fn text_of(path: impl AsRef<Path>) -> Option<String> {
 }
 
 /// Whether the process of such a file below `/proc` has the capability with this number.
-pub(super) fn has_capability(status: &str, capability: u32) -> Option<bool> {
+pub(crate) fn has_capability(status: &str, capability: u32) -> Option<bool> {
     let mut lines = status.lines();
     let effective = lines.find_map(|line| line.strip_prefix("CapEff:"))?;
     let effective = u64::from_str_radix(effective.trim(), 16).ok()?;
