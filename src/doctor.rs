@@ -73,6 +73,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
         "control group",
         interception::control_groups,
     ),
+    ("interception", "far end", interception::far_ends),
     ("interception", "other rules", interception::other_rules),
     ("interception", "input filter", input_filter::input_filter),
     ("interception", "QUIC", interception::quic),

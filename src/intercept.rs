@@ -3,6 +3,7 @@
 pub(crate) mod control_groups;
 mod keep;
 pub(crate) mod lock;
+pub(crate) mod loops;
 pub(crate) mod nft_version;
 mod routes;
 mod ruleset;

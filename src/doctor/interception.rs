@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     in_words,
-    intercept::{self, Gate, Loaded, LoadedRule, control_groups::ControlGroups, nft},
+    intercept::{self, Gate, Loaded, LoadedRule, control_groups::ControlGroups, loops, nft},
     kernel_file::{has_capability, text_of},
 };
 
@@ -292,6 +292,22 @@ fn has_no_group(comment: &str) -> bool {
     named > 0 && missing == named
 }
 
+/// Far ends on this machine whose connections the loaded rules redirect.
+pub(super) fn far_ends(context: &Context) -> Vec<Finding> {
+    let Some((table, user)) =
+        loaded(context).and_then(|table| Some((table, firewall::excepted_user(table)?)))
+    else {
+        return Vec::new();
+    };
+    let rules = Loaded::read(table).rules;
+    let rules = rules.iter().filter_map(|rule| rule.rule.parse().ok());
+    let rules: Vec<InterceptRule> = rules.collect();
+    let processes = loops::redirected_far_ends(context.found(), &rules, user);
+    processes
+        .map(|process| Finding::problem(loops::described(process), loops::ADVICE))
+        .collect()
+}
+
 /// What `nft -j list` prints with these arguments.
 pub(super) fn list(arguments: &[&str]) -> Option<Value> {
     let printed = nft(&[&["-j", "list"], arguments].concat(), "").ok()?;
@@ -327,9 +343,9 @@ pub(super) fn other_rules(context: &Context) -> Vec<Finding> {
 pub(super) fn quic(context: &Context) -> Vec<Finding> {
     let bytes = loaded(context).and_then(firewall::quic_bytes);
     let finding = bytes.map(|bytes| match bytes {
-        0 => Finding::ok("nothing came by QUIC (UDP port 443) since the rules were loaded"),
+        0 => Finding::ok("no data was received by QUIC (UDP port 443) since the rules were loaded"),
         bytes => Finding::note(format!(
-            "{} came by QUIC (UDP port 443) since the rules were loaded, and bypassed refrain",
+            "{} were received by QUIC (UDP port 443) since the rules were loaded, and bypassed refrain",
             decimal_bytes(bytes)
         ))
         .advise("if it is to use the link, give the rule for port 443 quic=reject: programs then use TCP"),

@@ -57,6 +57,7 @@ async fn keep(arguments: &OnArguments) -> anyhow::Result<()> {
     let _lock = Lock::take()?;
     let removals = Removals::watch().context("cannot watch the firewall")?;
     kept.look(false)?;
+    kept.ruleset.warn_of_loops();
     stderr::warn(LOADED);
     let mut looks = interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

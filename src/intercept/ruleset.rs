@@ -10,8 +10,8 @@ use refrain_gateway::{
     },
 };
 
-use super::{ControlGroups, OnArguments, can_copy_dns};
-use crate::{gateways, usage::UsageError};
+use super::{ControlGroups, OnArguments, can_copy_dns, loops};
+use crate::{gateways, local, stderr, usage::UsageError};
 
 /// Who runs gateways as a service.
 pub(crate) const SERVICE_USER: &str = "refrain";
@@ -36,6 +36,16 @@ impl Ruleset {
         match &self.gateway {
             Some(gateway) => groups.script(&self.rules, gateway),
             None => script_of_far_end(),
+        }
+    }
+
+    /// Warns of far ends on this machine whose connections would be redirected.
+    pub(super) fn warn_of_loops(&self) {
+        let (Some(gateway), Ok(looked)) = (&self.gateway, local::look()) else {
+            return;
+        };
+        for process in loops::redirected_far_ends(&looked.found, &self.rules, gateway.user) {
+            stderr::warn(format!("{} ({})", loops::described(process), loops::ADVICE));
         }
     }
 }

@@ -279,10 +279,15 @@ impl World {
     }
 
     fn gateway(&self, namespace: &str, role: &str) -> Child {
+        self.gateway_with(role, namespace, role)
+    }
+
+    /// A gateway with the file of this name.
+    pub(crate) fn gateway_with(&self, name: &str, namespace: &str, role: &str) -> Child {
         let log = File::options()
             .create(true)
             .append(true)
-            .open(self.path(&format!("{role}.log")));
+            .open(self.path(&format!("{name}.log")));
         Command::new("ip")
             .args([
                 "netns", "exec", namespace, "setpriv", "--reuid", USER, "--regid", USER,
@@ -292,7 +297,7 @@ impl World {
                 ["--inh-caps", "--ambient-caps"].map(|set| format!("{set}=+{capability}"))
             }))
             .args([&self.path("program"), role, "--config"])
-            .arg(self.path(&format!("{role}.toml")))
+            .arg(self.path(&format!("{name}.toml")))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("XDG_RUNTIME_DIR", self.folder.path())

@@ -1,6 +1,6 @@
 //! `refrain doctor` about interception.
 
-use std::process::Command;
+use std::process::{Child, Command};
 
 use rustix::process::Signal;
 
@@ -21,7 +21,7 @@ fn doctor_of(world: &World, config: &str) -> Findings {
 }
 
 /// About the far end, on its machine.
-fn doctor_of_far_end(world: &World) -> Findings {
+pub(crate) fn doctor_of_far_end(world: &World) -> Findings {
     doctor_at_service(world, &["--config", &world.path("far.toml")])
 }
 
@@ -129,6 +129,50 @@ fn rules_that_differ_from_the_file_and_those_of_others_are_found() {
     let theirs = "table ip nat {\nchain OUTPUT {\ntype nat hook output priority -100\ntcp dport 80 redirect to :8080\n}\n}";
     within(&world.site, || ok(Command::new("nft").arg(theirs)));
     doctor(&world).expect("note", "other rules", &["table ip nat", "OUTPUT"]);
+}
+
+#[test]
+fn a_far_end_whose_connections_would_come_back_to_it_is_found() {
+    let Some(world) = World::new() else {
+        return;
+    };
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    let text = std::fs::read_to_string(world.path("far.toml")).expect("its file");
+    let text = text.replace("10.77.0.2", "127.0.0.1");
+    std::fs::write(world.path("other.toml"), text).expect("its file");
+    let far = Ended(world.gateway_with("other", &world.site, "far"));
+    eventually("a far end on the near end's machine", || {
+        // Both ends of the pair have their sockets in the same folder.
+        (doctor(&world).count("running") == 3).then_some(())
+    });
+    // As the near end's user, it may run there.
+    assert!(!doctor(&world).has("far end", ""));
+    let load = |config: &str| {
+        let words = ["intercept", "on", "--user", "64001", "--config", config];
+        let mut command = world.command(&words);
+        let command = command.env("XDG_RUNTIME_DIR", world.folder());
+        world.keep_by(&world.site, command)
+    };
+    let config = world.path("near.toml");
+    let said = load(&config);
+    let process = format!("process {}", far.0.id());
+    let parts = [&process, "come back to it", "CAP_NET_RAW"];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    doctor(&world).expect("problem", "far end", &parts);
+    // Rules that are about other programs only.
+    change(&world, "port=8080-8099", "port=8080-8099 uid=64002");
+    assert!(!load(&config).contains("come back to it"));
+    assert!(!doctor(&world).has("far end", ""));
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
 }
 
 #[test]

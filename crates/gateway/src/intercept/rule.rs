@@ -157,6 +157,14 @@ impl InterceptRule {
         shared.collect()
     }
 
+    /// Whether the near end gets connections of any program of this machine, whoever runs it.
+    pub fn is_about_any_program(&self) -> bool {
+        let programs = [&self.users, &self.groups, &self.cgroups];
+        self.handling().is_some()
+            && !self.is_forwarded()
+            && programs.iter().all(|programs| programs.is_empty())
+    }
+
     /// Whether it is about forwarded connections.
     pub fn is_forwarded(&self) -> bool {
         !self.interfaces.is_empty()
