@@ -11,10 +11,14 @@ use crate::{
     intercept::Loaded,
     kernel_file::{has_capability, text_of},
     system_program,
+    table::age,
 };
 
 /// The capability to connect from the addresses of clients.
 const CAP_NET_RAW: u32 = 13;
+
+/// A failure is a problem for so many seconds: nothing shows that its cause is gone.
+const REPORTED_S: f64 = 3600.0;
 
 /// Whether the far end of the file connects from the addresses of clients.
 pub(super) fn are_needed(context: &Context) -> bool {
@@ -45,6 +49,7 @@ pub(super) fn answers(context: &Context) -> Vec<Finding> {
             false => {
                 let mut findings = routes(context, &command);
                 findings.extend(keeper::lack(&command));
+                findings.extend(went_elsewhere(context));
                 findings
             }
         };
@@ -67,6 +72,20 @@ pub(super) fn answers(context: &Context) -> Vec<Finding> {
         return vec![Finding::problem(text, command)];
     }
     may_need(context, &command).into_iter().collect()
+}
+
+/// Connections whose answers took another way, which the kernel cannot know before.
+fn went_elsewhere(context: &Context) -> impl Iterator<Item = Finding> {
+    let found = context.found().iter();
+    let all = found.filter_map(|found| found.status.answers_elsewhere.as_ref());
+    all.filter(|last| last.ago_s < REPORTED_S).map(|last| {
+        let (connection, ago) = (&last.connection, age(last.ago_s));
+        Finding::problem(
+            format!("{ago} ago, the server's answers took another way: a connection to {connection}"),
+            "have the server's network route answers to clients through this machine, or remove client_address=keep from \
+             the near end's rule",
+        )
+    })
 }
 
 /// A far end that runs here, and may be one with `client_addresses`, which its status does not have.

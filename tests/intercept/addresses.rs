@@ -19,6 +19,7 @@ use crate::{
         eventually,
         origin_machine::{ORIGIN, ORIGIN_6, Origin, SERVICE_THERE},
     },
+    doctor::doctor_of_far_end,
     failing::{files_of, limit_files, read_until_reset, signal},
     world::{BEHIND, HANGS_AFTER, Outcome, World, ask, ok, within},
 };
@@ -251,6 +252,8 @@ fn answers_that_take_another_way_are_named() {
                 .then_some(())
         });
     }
+    let parts = ["took another way", "from 10.88.0.2", "client_address=keep"];
+    doctor_of_far_end(&world).expect("problem", "answers", &parts);
 }
 
 #[test]

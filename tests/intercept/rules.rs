@@ -154,10 +154,10 @@ fn quic_is_rejected_while_connections_are_carried() {
         "{rejected:?}"
     );
     assert_eq!(answers("10.77.0.2:444"), Ok(5));
-    doctor(&world).expect("ok", "QUIC", &["nothing came"]);
+    doctor(&world).expect("ok", "QUIC", &["no data"]);
     assert_eq!(answers("10.77.0.3:443"), Ok(5));
     // The headers of IPv4 and UDP, and 5 bytes.
-    doctor(&world).expect("note", "QUIC", &["33 B came", "quic=reject"]);
+    doctor(&world).expect("note", "QUIC", &["33 B were received", "quic=reject"]);
     world.refrain_ok(&["bypass", "on"]);
     eventually("QUIC that passes", || answers("10.77.0.2:443").ok());
 }

@@ -44,9 +44,12 @@ fn test(place: &Place) {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let files = limits.maximum.map_or(usize::MAX, |files| files as usize);
     // A gateway leaves a quarter of its files to lanes and to connections without a request. `refrain run` has two for
-    // each connection.
-    let share = if place.is_inside_run() { 4 } else { 2 };
-    let connections = CONNECTIONS.min(files / share / GROUP * GROUP);
+    // each connection, and few others.
+    let most = match place.is_inside_run() {
+        true => (files - GROUP) / 2,
+        false => files / 2,
+    };
+    let connections = CONNECTIONS.min(most / GROUP * GROUP);
     if connections < CONNECTIONS {
         println!("only {connections} connections: the hard limit on open files is {files}");
     }

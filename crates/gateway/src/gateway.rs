@@ -33,6 +33,7 @@ use crate::{
         server_name::NAME_TIMEOUT,
     },
     keys::{PeerKeys, PublicKey, SharedPeerKeys},
+    last_error::Trouble,
     link::{SharedLink, Totals},
     lookups::Lookups,
     memory::{MemoryBudget, Reservation},
@@ -98,6 +99,8 @@ pub struct Gateway {
     pub(crate) dns_names: DnsNames,
     /// Clients and names whose TLS is not opened for a while.
     pub(crate) opening: opening::Memory,
+    /// The last connection from a client's address whose answers took another way.
+    pub(crate) answers_elsewhere: Arc<Trouble>,
     /// Targets of redirected connections that go direct for a while.
     pub(crate) refused_targets: RefusedTargets,
     /// Each connection that goes to its server without the link has a clone.
@@ -133,6 +136,7 @@ impl Gateway {
             held: HeldFlows::default(),
             dns_names: DnsNames::default(),
             opening: opening::Memory::default(),
+            answers_elsewhere: Arc::default(),
             refused_targets: RefusedTargets::default(),
             without_link: Arc::default(),
             changes: watch::Sender::new(()),
@@ -367,6 +371,7 @@ impl Gateway {
                 descriptors: self.descriptors.of_peer(has_others),
                 refusals: RateLimitedLog::new(|line| tracing::info!("{line}")),
                 answers: Arc::default(),
+                answers_elsewhere: Arc::clone(&self.answers_elsewhere),
                 origin_sessions: OriginSessions::default(),
                 sites: Sites::default(),
             };

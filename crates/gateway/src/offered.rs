@@ -23,6 +23,7 @@ use crate::{
     },
     http_proxy::secrets::Exchanges,
     intercept::{self, ConnectError, answers::Answers},
+    last_error::Trouble,
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
     origin_tls::OriginSessions,
@@ -45,6 +46,8 @@ pub(crate) struct Targets {
     pub(crate) descriptors: PeerDescriptors,
     pub(crate) refusals: RateLimitedLog,
     pub(crate) answers: Arc<Answers>,
+    /// The last connection from a client's address whose answers took another way, of all peers.
+    pub(crate) answers_elsewhere: Arc<Trouble>,
     pub(crate) origin_sessions: OriginSessions,
     pub(crate) sites: Sites,
 }
@@ -168,12 +171,15 @@ impl Targets {
     }
 
     fn refuse(&self, link: &SharedLink, offer: &FlowOffer, refusal: Refusal) {
+        let connection = shown(&offer.target).escape_debug().to_string();
         let refused = format!(
-            "refused a connection for the peer {} to {}: {}",
+            "refused a connection for the peer {} to {connection}: {}",
             link.label(),
-            shown(&offer.target).escape_debug(),
             refusal.in_own_words()
         );
+        if refusal == Refusal::AnswersElsewhere {
+            self.answers_elsewhere.note(connection);
+        }
         self.refusals
             .add((discriminant(&refusal), refusal.kind()), refused);
         let text = refusal.wire_text();

@@ -74,6 +74,9 @@ pub struct Status {
     /// The names whose TLS it opens; none from one that opens none.
     #[serde(default)]
     pub opening: Option<Opening>,
+    /// The last connection from a client's address whose answers did not come here; none if there was none.
+    #[serde(default)]
+    pub answers_elsewhere: Option<AnswersElsewhere>,
     /// A row a link; a peer without a link has one row too.
     pub peers: Vec<Peer>,
     /// A row a flow.
@@ -123,6 +126,25 @@ impl Opening {
             refused_names,
             passing_clients,
             passing_names,
+        })
+    }
+}
+
+/// A connection from a client's address that a far end gave up, since the server answers this end's own address only.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AnswersElsewhere {
+    /// The server and the client.
+    pub connection: String,
+    /// Seconds since then.
+    pub ago_s: f64,
+}
+
+impl AnswersElsewhere {
+    fn of(gateway: &Gateway) -> Option<AnswersElsewhere> {
+        let last = gateway.answers_elsewhere.last()?;
+        Some(AnswersElsewhere {
+            ago_s: last.age_s(),
+            connection: last.text,
         })
     }
 }
@@ -360,6 +382,7 @@ impl Status {
             listeners: Listening::rows(gateway),
             opening: Opening::of(gateway),
             interception: Interception::of(gateway),
+            answers_elsewhere: AnswersElsewhere::of(gateway),
             peers: Vec::new(),
             flows: Vec::new(),
         };
