@@ -10,7 +10,7 @@ use refrain_http_ranges::{RemoteError, check_address};
 use crate::table;
 
 /// More connections than any machine has use for.
-const COUNT_MAX: usize = 1 << 20;
+const COUNT_MAX: u64 = 1 << 20;
 /// Longer is not meant, and clocks end somewhere.
 const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const TOO_LONG: &str = "must be at most a year (365d)";
@@ -26,12 +26,8 @@ pub(crate) fn requests_at_a_time() -> RangedU64ValueParser<usize> {
 }
 
 /// How many, at least one.
-pub(crate) fn count(text: &str) -> Result<usize, String> {
-    match parse(text)? {
-        0 => Err("must be at least 1".to_owned()),
-        count if count > COUNT_MAX => Err(format!("must be at most {COUNT_MAX}")),
-        count => Ok(count),
-    }
+pub(crate) fn count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=COUNT_MAX)
 }
 
 /// Bytes, at least one.

@@ -9,6 +9,8 @@ use std::{
 use anyhow::Context;
 use refrain_gateway::opening::authority;
 
+use crate::stderr;
+
 #[derive(clap::Args)]
 pub(crate) struct CaArguments {
     #[command(subcommand)]
@@ -53,6 +55,11 @@ pub(crate) fn run(arguments: &CaArguments) -> anyhow::Result<()> {
             keep_root,
         } => {
             authority::init(dir, permit, keep_root.as_deref())?;
+            for domain in permit.iter().filter(|domain| !domain.contains('.')) {
+                stderr::warn(format!(
+                    "the CA can certify all names that end in .{domain}, and its key can impersonate them"
+                ));
+            }
             let text = format!(
                 "made a CA for {} in \"{}\"\n\n{}\nThen start the near end with --ca {} --open NAME.\n",
                 permit.join(", "),

@@ -83,7 +83,7 @@ pub(super) struct GetArguments {
     /// Send at most N requests, plus one per MiB to fetch
     ///
     /// If data is missing in more places, neighbouring ranges are joined.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = bounded::count)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = bounded::count())]
     requests: usize,
     /// Send up to N requests at the same time
     ///

@@ -25,7 +25,7 @@ pub(super) struct ListenArguments {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time)]
     drain: TimeSpan,
     /// Accept at most N connections at the same time; others wait
-    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count)]
+    #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count())]
     connections: usize,
     #[command(flatten)]
     log: LogArguments,

@@ -86,9 +86,26 @@ fn silent(error: &AskError) -> Finding {
 pub(super) fn links(context: &Context) -> Vec<Finding> {
     let peers = context.found().iter().flat_map(|found| {
         let peers = found.status.peers.iter();
-        peers.map(|peer| link(peer, &found.status.role, context))
+        peers.map(|peer| {
+            let mut finding = link(peer, &found.status.role, context);
+            if context.found().len() > 1 {
+                finding.text = format!("{}: {}", called(found, context), finding.text);
+            }
+            finding
+        })
     });
     peers.collect()
+}
+
+/// A gateway, told from the others of this machine.
+fn called(found: &Found, context: &Context) -> String {
+    let role = &found.status.role;
+    let mut others = context.found().iter();
+    let has_others = others.any(|other| other.status.role == *role && other.place != found.place);
+    match found.place.process().filter(|_| has_others) {
+        Some(process) => format!("{role} end (process {process})"),
+        None => format!("{role} end"),
+    }
 }
 
 fn link(peer: &Peer, role: &str, context: &Context) -> Finding {
@@ -166,8 +183,8 @@ pub(super) fn memory(context: &Context) -> Vec<Finding> {
         let process = found.place.process()?.to_string();
         let (bound, has) = (found.status.memory.bound_bytes, memory_bytes_of(&process)?);
         let text = format!(
-            "{} end: limit {}, of {} that its machine or container has",
-            found.status.role,
+            "{}: limit {}, of {} that its machine or container has",
+            called(found, context),
             bytes(bound),
             bytes(has)
         );

@@ -178,7 +178,7 @@ fn summary(status: &Status, out: &mut impl Write) -> io::Result<()> {
     };
     writeln!(
         out,
-        "{} end, up {}, memory {} (limit {}), mode {}, {store}",
+        "{} end, up {}, caches {} (limit {}), mode {}, {store}",
         status.role,
         age(status.uptime_s),
         bytes(status.memory.allocated_bytes),

@@ -21,7 +21,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::options::{ALLOW, DefaultValue, OPTIONS, OptionSpec, Role, only_flag, ways_in};
 use crate::text_file;
-use mistakes::{duplicate, misquoted, no_sections, unquoted};
+use mistakes::{duplicate, key_file, misquoted, no_sections, unquoted};
 
 /// The options that were given, as texts.
 #[derive(Debug, Clone, Default)]
@@ -189,7 +189,8 @@ impl Settings {
             let offset = error.span().map_or(0, |span| span.start);
             let number = line_at(offset);
             let line = text.lines().nth(number - 1).unwrap_or_default();
-            let message = misquoted(line, role)
+            let message = key_file(text)
+                .or_else(|| misquoted(line, role))
                 .or_else(|| unquoted(line, role))
                 .or_else(|| duplicate(&error, text, number))
                 .unwrap_or_else(|| error.message().to_owned());
@@ -330,6 +331,14 @@ impl Settings {
         parse: impl Fn(&str) -> Result<T, E>,
     ) -> Result<Option<T>, ConfigError> {
         Ok(self.many_with(spec, parse)?.pop())
+    }
+
+    /// Whether a switch is on.
+    pub(crate) fn is_on(&self, spec: &'static OptionSpec) -> Result<bool, ConfigError> {
+        let is_on = self.optional_with(spec, |text| {
+            text.parse().map_err(|_| "expected `true` or `false`")
+        })?;
+        Ok(is_on.unwrap_or(false))
     }
 
     /// The option's values, or its default, read by `parse`.

@@ -19,7 +19,10 @@ use quick_cache::{
 use thiserror::Error;
 
 use super::Source;
-use crate::remote::{Remote, RemoteError, RemoteOptions};
+use crate::{
+    format::{FormatError, header::is_archive},
+    remote::{Remote, RemoteError, RemoteOptions},
+};
 
 /// The most bytes that one request asks for.
 const RUN_BYTES_MAX: u64 = 4 << 20;
@@ -34,6 +37,9 @@ pub enum RemoteSourceError {
     /// It cannot be had.
     #[error(transparent)]
     Remote(#[from] RemoteError),
+    /// It does not begin as an archive does.
+    #[error(transparent)]
+    NotAnArchive(FormatError),
     /// Its server does not send parts of it.
     #[error(
         "the server does not support Range requests, or does not report the length of files (download the \
@@ -119,7 +125,12 @@ impl RemoteSource {
                 runs: Mutex::default(),
                 remote,
             }),
-            _ => Err(RemoteSourceError::NoRanges),
+            _ => match remote.first().first_chunk() {
+                Some(magic) if !is_archive(magic) => {
+                    Err(RemoteSourceError::NotAnArchive(FormatError::NotAnArchive))
+                }
+                _ => Err(RemoteSourceError::NoRanges),
+            },
         }
     }
 

@@ -163,8 +163,14 @@ fn a_file_that_changes_is_an_error_and_what_was_read_before_stays() {
 
 #[test]
 fn a_server_without_ranges_is_refused() {
-    let file = File::new(3 * BLOCK);
-    let server = Server::start(move |_| file.whole());
-    let outcome = RemoteSource::open(&server.url(), options(), 0);
-    assert!(matches!(outcome, Err(RemoteSourceError::NoRanges)));
+    for (begin, is_archive) in [(b"\x89CZIP\r\n\x1a", true), (b"<!DOCTYP", false)] {
+        let mut file = File::new(3 * BLOCK);
+        file.bytes[..8].copy_from_slice(begin);
+        let server = Server::start(move |_| file.whole());
+        let error = RemoteSource::open(&server.url(), options(), 0).err();
+        let is_about_ranges = matches!(error, Some(RemoteSourceError::NoRanges));
+        assert_eq!(is_about_ranges, is_archive, "{error:?}");
+        let is_none = matches!(error, Some(RemoteSourceError::NotAnArchive(_)));
+        assert_eq!(is_none, !is_archive, "{error:?}");
+    }
 }

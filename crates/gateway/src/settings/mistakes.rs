@@ -4,7 +4,15 @@
 use toml::de::DeValue;
 
 use super::{find_key, one_value, shown};
-use crate::options::Role;
+use crate::{keys::PublicKey, options::Role};
+
+/// What a file is that is not TOML, if it is a key or a certificate.
+pub(super) fn key_file(text: &str) -> Option<String> {
+    let text = text.trim();
+    let is_one = text.starts_with("-----BEGIN ") || text.parse::<PublicKey>().is_ok();
+    is_one
+        .then(|| "this is a key or a certificate, and a configuration file is expected".to_owned())
+}
 
 /// What is wrong with a line of a file that is not TOML, if its value lacks quotes, or is missing. The error of TOML
 /// takes such a value for a number, a time or another type, by how it begins.

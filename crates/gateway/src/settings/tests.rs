@@ -190,6 +190,16 @@ fn a_missing_value_is_said_to_be_missing() {
 }
 
 #[test]
+fn a_key_file_is_told_from_a_configuration() {
+    let public = "cHfDo3G03mJ8gcUDW1JwWBZArIxyCLAjz9zBRdx7ZiQ=\n";
+    let private = "-----BEGIN PRIVATE KEY-----\nMFECAQEw\n-----END PRIVATE KEY-----\n";
+    for text in [public, private] {
+        let error = fault(text);
+        assert!(error.contains("is a key"), "{error}");
+    }
+}
+
+#[test]
 fn several_values_in_one_text_of_a_file_are_told_from_a_list() {
     let rules = |settings: Settings| {
         let error = settings.many::<crate::rules::Rule>(&ALLOW).unwrap_err();
