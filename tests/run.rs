@@ -495,6 +495,25 @@ fn where_namespaces_are_off_the_error_offers_a_proxy() {
 }
 
 #[test]
+fn where_apparmor_keeps_users_from_namespaces_the_error_offers_a_proxy() {
+    let restricted = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+    if fs::read_to_string(restricted).is_ok_and(|value| value.trim() == "1") {
+        let Some(world) = World::new() else { return };
+        let folder = readable_folder();
+        let program = program_in(folder.path());
+        let run = world.through_proxy(&["true"]);
+        let mut limited = Command::new("setpriv");
+        limited.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+        limited.arg(program).args(run.get_args());
+        let (code, _, error) = output(limited);
+        assert_eq!(code, Some(125), "{error}");
+        assert!(error.contains("ALL_PROXY=socks5h://"), "{error}");
+    } else {
+        println!("skipped: AppArmor does not keep users of this machine from namespaces");
+    }
+}
+
+#[test]
 fn nothing_is_left_behind() {
     let Some(world) = World::new() else { return };
     let temporary = world.pair.near.folder().join("tmp");
