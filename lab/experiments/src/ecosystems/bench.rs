@@ -68,6 +68,11 @@ impl Bench {
         }
     }
 
+    /// The program that is measured.
+    pub(super) fn refrain(&self) -> &str {
+        self.refrain.to_str().unwrap_or_default()
+    }
+
     /// Runs a script of bash, and gives what it printed.
     pub(super) fn run(&self, script: &str, variables: Variables<'_>) -> anyhow::Result<String> {
         let output = self.script(script, variables).output()?;

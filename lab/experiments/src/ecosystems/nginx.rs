@@ -8,7 +8,7 @@ use crate::processes::Running;
 /// A key and a certificate for this machine, which clients and far ends trust as it is: so it is no CA's.
 pub(super) const CERTIFICATE: &str = "\
 [[ -e cert.pem ]] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
-    -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
+    -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1,DNS:localhost \
     -addext basicConstraints=critical,CA:FALSE 2>/dev/null
 ";
 

@@ -23,18 +23,32 @@ const GZIP: &str =
 const CRAWL: &str = r#"
 ln -sfn "$DATA/site/$VERSION/$PART" site
 rm -rf out
-[[ $SCHEME = service ]] && site=(http://$SERVICE) || site=($SCHEME://$SERVER -x "http://$NEAR")
+case $SCHEME in
+service) site=(http://$SERVICE) ;;
+# By its name, and with a certificate of the near end's CA.
+opened) site=(https://localhost:${SERVER##*:} -x "http://$NEAR" --cacert ca/root.pem) ;;
+*) site=($SCHEME://$SERVER -x "http://$NEAR" --cacert cert.pem) ;;
+esac
 find -L site -type f -printf '%P\n' | sort | while read -r file; do
     printf 'url = "%s/%s"\noutput = "out/%s"\n' "$site" "$file" "$file"
 done >urls
-curl -sf --noproxy '' "${site[@]:1}" --cacert cert.pem $OPTIONS --create-dirs -K urls
+curl -sf --noproxy '' "${site[@]:1}" $OPTIONS --create-dirs -K urls
 diff -r site/ out
 "#;
 
+/// A CA for the server's name.
+const AUTHORITY: &str = r#"rm -rf ca; "$REFRAIN" ca init ca --permit localhost 2>/dev/null >&2"#;
+
+/// Scripts and styles are for all clients, pages are not.
+const PUBLIC: &str =
+    r#"root /mnt/site; location ~ \\.(js|css)\$ { add_header Cache-Control public; }"#;
+
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
+    bench.run(AUTHORITY, &[("REFRAIN", bench.refrain())])?;
     let (plain, _plain) = nginx::start(bench, "root /mnt/site;")?;
     let (gzip, _gzip) = nginx::start(bench, GZIP)?;
     let (tls, _tls) = nginx::start_with_tls(bench, "root /mnt/site;")?;
+    let (public, _public) = nginx::start_with_tls(bench, PUBLIC)?;
     let crawl = |name, part, server, scheme, near: &[&str], in_the_way| {
         let title = Title {
             name,
@@ -78,6 +92,30 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             "service",
             &[],
             "nothing",
+        )?,
+        crawl(
+            "web: the same by https, as an opened name",
+            ".",
+            tls,
+            "opened",
+            &["--open", "localhost:*", "--ca", "/mnt/ca"],
+            "nothing",
+        )?,
+        crawl(
+            "web: the same through a service, with `--secret-safe`",
+            ".",
+            tls,
+            "service",
+            &["--secret-safe"],
+            "all answers are secret, as none is marked as public",
+        )?,
+        crawl(
+            "web: the same, with scripts and styles marked as public",
+            ".",
+            public,
+            "service",
+            &["--secret-safe"],
+            "pages are secret",
         )?,
         // The generator writes the version into each page.
         crawl(
