@@ -294,8 +294,13 @@ fn an_answer_that_breaks_off_is_a_reset_and_a_connection_that_ends_is_made_anew(
     };
     world.runtime.block_on(async {
         let client = world.client().await;
-        let error = client.get("/reset").await.expect_err("a reset");
-        assert_eq!(error.reason(), Some(h2::Reason::INTERNAL_ERROR));
+        for (path, reason) in [
+            ("/reset", h2::Reason::ENHANCE_YOUR_CALM),
+            ("/refuse", h2::Reason::HTTP_1_1_REQUIRED),
+        ] {
+            let error = client.get(path).await.expect_err("a reset");
+            assert_eq!(error.reason(), Some(reason), "{path}");
+        }
         for _ in 0..5 {
             let answers = ["/go-away", "/1000", "/1000", "/go-away", "/1000", "/seen"]
                 .map(|path| client.get(path));

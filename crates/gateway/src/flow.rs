@@ -22,7 +22,10 @@ use std::{
     time::Duration,
 };
 
-use refrain_proto::{FlowId, Link, Moment, codes::reset, limits::PENDING_BYTES_MAX, planted::Bug};
+use h2::Reason;
+use refrain_proto::{
+    FlowId, Link, Moment, ResetReason, codes::reset, limits::PENDING_BYTES_MAX, planted::Bug,
+};
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -31,7 +34,7 @@ use tokio::{
 
 use crate::{
     crumbs::Crumbs,
-    flow::connection::Connection,
+    flow::{connection::Connection, pipe::StreamReset},
     http_proxy::{
         RequestHead,
         secrets::{Exchanges, Part},
@@ -67,6 +70,8 @@ pub(crate) struct FlowHandle {
     signals: Arc<FlowSignals>,
     /// Its exchanges, of which answers may be secret.
     exchanges: Option<Mutex<Exchanges>>,
+    /// Whether all that this end writes is secret.
+    is_secret: bool,
     is_over: bool,
 }
 
@@ -78,6 +83,7 @@ impl FlowHandle {
             id,
             signals,
             exchanges: None,
+            is_secret: false,
             is_over: false,
         }
     }
@@ -88,9 +94,24 @@ impl FlowHandle {
         self
     }
 
+    /// The same, of which all that this end writes is secret.
+    pub(crate) fn with_secret_bytes(mut self) -> FlowHandle {
+        self.is_secret = true;
+        self
+    }
+
     /// What wakes the flow's task.
     pub(crate) fn signals(&self) -> &FlowSignals {
         &self.signals
+    }
+
+    /// The code of the HTTP/2 stream whose reset at the other end ended it.
+    pub(crate) fn stream_reset(&self) -> Option<Reason> {
+        let Standing::Reset(ResetReason::ByPeer(code)) = self.signals.standing() else {
+            return None;
+        };
+        let code = code.checked_sub(reset::HTTP2)?;
+        (code <= reset::HTTP2_MAX).then(|| Reason::from(u32::from(code)))
     }
 
     /// Whether its link has a lane.
@@ -107,7 +128,23 @@ impl FlowHandle {
     /// Writes bytes that were read before the flow was open. They must be within the
     /// initial credit.
     pub(crate) fn write_first(&self, bytes: &[u8]) -> usize {
-        self.link.with(|link, _| link.write(self.id, bytes))
+        self.link.with(|link, _| self.write(link, bytes))
+    }
+
+    /// Says how many bytes the link took.
+    fn write(&self, link: &mut Link, bytes: &[u8]) -> usize {
+        match self.is_secret {
+            true => link.write_secret(self.id, bytes),
+            false => link.write(self.id, bytes),
+        }
+    }
+
+    /// The same of what predictions may confirm.
+    fn write_and_confirm(&self, link: &mut Link, now: Moment, bytes: &[u8]) -> usize {
+        match self.is_secret {
+            true => link.write_secret(self.id, bytes),
+            false => link.write_and_confirm(now, self.id, bytes),
+        }
     }
 
     /// Writes a request's head from its byte `from` on, as far as the link takes it. Says how many bytes that is.
@@ -124,7 +161,7 @@ impl FlowHandle {
         from: usize,
     ) -> usize {
         let secret_from = head.secret_from.max(from);
-        let taken = link.write_and_confirm(now, self.id, &head.bytes[from..secret_from]);
+        let taken = self.write_and_confirm(link, now, &head.bytes[from..secret_from]);
         match from + taken == secret_from {
             true => taken + link.write_secret(self.id, &head.bytes[secret_from..]),
             false => taken,
@@ -147,7 +184,7 @@ impl FlowHandle {
                 Ok(()) => None,
                 Err(error) => {
                     tracing::debug!(flow = self.id.0, %error, "an application's connection failed");
-                    Some(reset::APPLICATION)
+                    Some(code_of(&error))
                 }
             },
             standing = self.signals.over(), if !Bug::DeafFlows.is_planted() => {
@@ -261,7 +298,7 @@ impl FlowHandle {
                     0 => 0,
                     _ => self
                         .link
-                        .with(|link, now| link.write_and_confirm(now, self.id, &buffer[..own])),
+                        .with(|link, now| self.write_and_confirm(link, now, &buffer[..own])),
                 };
                 Ok::<_, io::Error>((read, buffer[taken..own].to_vec()))
             });
@@ -369,7 +406,7 @@ impl FlowHandle {
     async fn write_all(&self, connection: &Connection, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let taken = self.link.with(|link, _| link.write(self.id, rest));
+            let taken = self.link.with(|link, _| self.write(link, rest));
             rest = &rest[taken..];
             if !rest.is_empty() {
                 self.writable(connection).await?;
@@ -442,6 +479,16 @@ impl FlowHandle {
     fn reset(&mut self, code: u8) {
         self.link.with(|link, _| link.reset(self.id, code));
         self.is_over = true;
+    }
+}
+
+/// The code of a reset, after this error of the application's connection.
+fn code_of(error: &io::Error) -> u8 {
+    let reason = StreamReset::reason_in(error).map(u32::from);
+    let code = reason.and_then(|reason| u8::try_from(reason).ok());
+    match code.filter(|code| *code <= reset::HTTP2_MAX) {
+        Some(code) => reset::HTTP2 + code,
+        None => reset::APPLICATION,
     }
 }
 

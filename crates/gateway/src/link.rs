@@ -538,6 +538,11 @@ impl FlowSignals {
         self.until(|standing| *standing != Standing::Opening).await
     }
 
+    /// How the flow stands now.
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing.borrow().clone()
+    }
+
     /// Waits until the flow is over by a reset or a refusal.
     pub(crate) async fn over(&self) -> Standing {
         self.until(|standing| !matches!(standing, Standing::Opening | Standing::Open))

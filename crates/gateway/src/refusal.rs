@@ -192,7 +192,7 @@ impl Refusal {
     /// What the reset of a flow means to a client that waits for its target.
     pub(crate) fn from_reset(reason: ResetReason) -> Refusal {
         match reason {
-            ResetReason::ByPeer(reset::APPLICATION) => Refusal::TargetReset,
+            ResetReason::ByPeer(reset::APPLICATION | reset::HTTP2..) => Refusal::TargetReset,
             ResetReason::ByPeer(reset::IDLE) => Refusal::TimedOut,
             ResetReason::ByPeer(reset::GATEWAY) => Refusal::Draining,
             ResetReason::ByPeer(_) => Refusal::Other,

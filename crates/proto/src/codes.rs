@@ -48,6 +48,10 @@ pub mod reset {
     pub const GATEWAY: u8 = 3;
     /// A confirmation did not hold.
     pub(crate) const MISCONFIRMED: u8 = 4;
+    /// The target reset a stream of HTTP/2: this, and the code of the reset (RFC 9113, section 7).
+    pub const HTTP2: u8 = 64;
+    /// The largest code of such a reset.
+    pub const HTTP2_MAX: u8 = 13;
 }
 
 /// Types of frames.

@@ -90,6 +90,7 @@ impl Seen {
 /// | `/flood` | many interim answers |
 /// | `/wait` | a head, and nothing more |
 /// | `/reset` | a head, some bytes and a reset |
+/// | `/refuse` | a reset |
 /// | `/go-away` | an answer, and the end of the connection |
 /// | `/NUMBER` | so many bytes |
 pub(crate) fn serve(runtime: &Runtime, folder: &Path, protocols: &[&str]) -> (SocketAddr, Seen) {
@@ -248,6 +249,10 @@ async fn answer(
             stream.send_data("some".into(), false).ok()?;
             tokio::time::sleep(Duration::from_millis(50)).await;
             stream.send_reset(h2::Reason::ENHANCE_YOUR_CALM);
+            Some(())
+        }
+        "/refuse" => {
+            respond.send_reset(h2::Reason::HTTP_1_1_REQUIRED);
             Some(())
         }
         "/go-away" => {

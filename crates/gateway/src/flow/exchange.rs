@@ -366,7 +366,9 @@ struct Steps {
 /// What a flow's end means to somebody who waits for an answer.
 fn error_of(standing: &Standing) -> AnswerError {
     match standing {
-        Standing::Reset(ResetReason::ByPeer(reset::APPLICATION)) => AnswerError::Reset,
+        Standing::Reset(ResetReason::ByPeer(reset::APPLICATION | reset::HTTP2..)) => {
+            AnswerError::Reset
+        }
         Standing::Reset(ResetReason::ByPeer(reset::IDLE)) => AnswerError::TimedOut,
         Standing::Reset(ResetReason::LaneLost) => AnswerError::LinkBroken,
         Standing::Reset(ResetReason::ByPeer(_) | ResetReason::Misconfirmed)

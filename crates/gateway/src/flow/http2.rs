@@ -3,7 +3,7 @@
 use std::{future::poll_fn, io, mem};
 
 use bytes::Bytes;
-use h2::{RecvStream, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use tokio::select;
 
 use super::pipe::PipeEnd;
@@ -32,6 +32,16 @@ pub(crate) enum Stop {
     /// The message ended too early.
     #[error("the message is not whole")]
     Truncated,
+}
+
+impl Stop {
+    /// The code with which the other side reset the stream.
+    pub(crate) fn stream_reset(&self) -> Option<Reason> {
+        match self {
+            Stop::Stream(error) if error.is_reset() && error.is_remote() => error.reason(),
+            _ => None,
+        }
+    }
 }
 
 /// Messages that come out of a pipe.

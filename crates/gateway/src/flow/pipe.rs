@@ -7,10 +7,11 @@ use std::{
     io::{self, ErrorKind},
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
+use h2::Reason;
 use tokio::sync::Notify;
 
 /// The bytes that a direction holds for its reader.
@@ -29,8 +30,25 @@ pub(crate) struct PipeEnd {
 /// What both directions share.
 #[derive(Default)]
 struct Common {
-    is_reset: AtomicBool,
+    /// 0 before a reset, [`RESET`] after one, and [`RESET_BY_STREAM`] with the code of the stream that caused it.
+    state: AtomicU64,
     reset: Notify,
+}
+
+const RESET: u64 = 1;
+const RESET_BY_STREAM: u64 = 1 << 32;
+
+/// The reset of an HTTP/2 stream, as the error of its pipe.
+#[derive(Debug, thiserror::Error)]
+#[error("the HTTP/2 stream was reset: {0}")]
+pub(crate) struct StreamReset(pub Reason);
+
+impl StreamReset {
+    /// The code that an error of a pipe has.
+    pub(crate) fn reason_in(error: &io::Error) -> Option<Reason> {
+        let reset = error.get_ref()?.downcast_ref::<StreamReset>()?;
+        Some(reset.0)
+    }
 }
 
 #[derive(Default)]
@@ -70,9 +88,13 @@ impl PipeEnd {
     }
 
     fn check(&self) -> io::Result<()> {
-        match self.common.is_reset.load(Ordering::Acquire) {
-            true => Err(ErrorKind::ConnectionReset.into()),
-            false => Ok(()),
+        match self.common.state.load(Ordering::Acquire) {
+            0 => Ok(()),
+            RESET => Err(ErrorKind::ConnectionReset.into()),
+            state => {
+                let reset = StreamReset(Reason::from(state as u32));
+                Err(io::Error::new(ErrorKind::ConnectionReset, reset))
+            }
         }
     }
 
@@ -213,8 +235,27 @@ impl PipeEnd {
 
     /// Resets both directions. What was not read is lost.
     pub(crate) fn reset(&self) {
-        self.common.is_reset.store(true, Ordering::Release);
+        self.reset_as(RESET);
+    }
+
+    /// The same, since a stream was reset with this code.
+    pub(crate) fn reset_by_stream(&self, reason: Reason) {
+        self.reset_as(RESET_BY_STREAM | u64::from(u32::from(reason)));
+    }
+
+    /// The first one counts.
+    fn reset_as(&self, state: u64) {
+        let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+        let _ = self
+            .common
+            .state
+            .compare_exchange(0, state, success, failure);
         self.common.reset.notify_waiters();
+    }
+
+    /// The code of the stream that reset it.
+    pub(crate) fn stream_reset(&self) -> Option<Reason> {
+        self.check().err().as_ref().and_then(StreamReset::reason_in)
     }
 }
 

@@ -339,6 +339,7 @@ impl Client {
             Ended::Switched => {
                 Box::pin(self.run(flow.handle, received)).await;
             }
+            Ended::Failed { .. } | Ended::Truncated { .. } if self.pass_stream_reset(&flow) => {}
             Ended::Failed { failure, .. } => {
                 drop(flow);
                 let reason = format!("a request to {origin} failed: {failure}");
@@ -354,6 +355,18 @@ impl Client {
             Ended::Truncated { is_visible: false } | Ended::ClientFailed => {}
         }
         Ok(Next::Nothing)
+    }
+
+    /// If the site reset the stream of a request, and the client's is a stream too, it is reset with the same code. Says
+    /// whether that is so.
+    fn pass_stream_reset(&self, flow: &ExchangeFlow) -> bool {
+        match (&self.connection, flow.handle.stream_reset()) {
+            (Connection::Piped(stream), Some(reason)) => {
+                stream.reset_by_stream(reason);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Reads the head of the client's next request; nothing if none begins before `deadline`. What

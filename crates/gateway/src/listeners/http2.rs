@@ -303,7 +303,8 @@ impl Session {
             // Its flow is reset.
             Err(reason) => {
                 drop(serving);
-                respond.send_reset(reason.into());
+                let of_site = outer.stream_reset();
+                respond.send_reset(of_site.unwrap_or(reason.into()));
                 return reason == Unanswered::GivenUp;
             }
         }

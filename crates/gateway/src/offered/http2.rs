@@ -122,6 +122,9 @@ impl Targets {
                 };
                 tokio::spawn(async move {
                     if let Err(error) = flow.serve(&outer, sender).await {
+                        if let Some(reason) = error.stream_reset() {
+                            outer.reset_by_stream(reason);
+                        }
                         tracing::debug!(target = %flow.asked, %error, "an exchange ended");
                     }
                 });
