@@ -9,10 +9,14 @@ fuzz_target!(|input: &[u8]| {
     let Some((&split, bytes)) = input.split_first() else {
         return;
     };
+    let policy = match split % 2 {
+        0 => PrivateAnswers::Bypass,
+        _ => PrivateAnswers::SecretSafe,
+    };
     let (requests, answers) = bytes.split_at(usize::from(split).min(bytes.len()));
-    let whole = passed(requests, answers, usize::MAX);
+    let whole = passed(requests, answers, policy, usize::MAX);
     for piece in [1, 7] {
-        assert_eq!(passed(requests, answers, piece), whole);
+        assert_eq!(passed(requests, answers, policy, piece), whole);
     }
     let mut came: Vec<u8> = whole.into_iter().flat_map(|part| part.bytes).collect();
     let mut expected = answers.to_vec();
@@ -21,8 +25,8 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(came, expected);
 });
 
-fn passed(requests: &[u8], answers: &[u8], piece: usize) -> Vec<Part> {
-    let mut exchanges = Exchanges::new(PrivateAnswers::Bypass);
+fn passed(requests: &[u8], answers: &[u8], policy: PrivateAnswers, piece: usize) -> Vec<Part> {
+    let mut exchanges = Exchanges::new(policy);
     requests
         .chunks(piece)
         .for_each(|piece| exchanges.sent(piece));

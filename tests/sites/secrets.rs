@@ -21,6 +21,10 @@ const LOCATIONS: &str = "location /cookie/ { add_header Set-Cookie \"session=Can
              location /no-store/ { add_header Cache-Control no-store; rewrite ^/no-store(.*) $1 break; }
              location /public/ { add_header Cache-Control public; rewrite ^/public(.*) $1 break; }";
 
+/// The token that each page of a site has, in parts of so many bytes.
+const PARTS: usize = 3;
+const PART_BYTES: usize = 400;
+
 struct World {
     nginx: Nginx,
     pair: Pair,
@@ -34,6 +38,15 @@ impl World {
     }
 
     fn start_with_lines(has_http2: bool, far_options: &[&str], lines: &str) -> World {
+        World::start_as(has_http2, far_options, &[], lines)
+    }
+
+    fn start_as(
+        has_http2: bool,
+        far_options: &[&str],
+        near_options: &[&str],
+        lines: &str,
+    ) -> World {
         let nginx =
             Nginx::start_with_tls_and_http2_and_lines(has_http2, &format!("{LOCATIONS}{lines}"));
         let (near, store) = (free_address(), tempfile::tempdir().expect("a directory"));
@@ -44,7 +57,7 @@ impl World {
         let far = [&["--origin-ca", &certificate][..], far_options].concat();
         let service = format!("https://{near}=https://localhost:{site}");
         let store_path = store.path().display().to_string();
-        let near_options = [
+        let always = [
             "--service",
             &service,
             "--cert",
@@ -54,7 +67,7 @@ impl World {
             "--store",
             &store_path,
         ];
-        let pair = Pair::start(&far, &near_options);
+        let pair = Pair::start(&far, &[&always, near_options].concat());
         World {
             nginx,
             pair,
@@ -175,6 +188,58 @@ fn private_answers_are_cached_where_the_far_end_says_so() {
     let (again, sent) = world.get("private/0", &[]);
     assert_eq!(digest(&again), digest(&body));
     assert!(sent < 5000, "{sent}");
+}
+
+/// An attacker has a client request pages that repeat a guess beside a token, and sees lengths: of each part of the token,
+/// the shortest of a few guesses is taken for right. Without the policy, this finds all parts (BREACH). With it, lengths are
+/// the same (P10).
+#[test]
+fn the_policy_hides_a_token_from_an_adaptive_guesser() {
+    if !are_installed(&["nginx", "curl", "openssl"]) {
+        return;
+    }
+    let part = |seed: u64| hex(&noise(seed, PART_BYTES / 2));
+    let token: Vec<String> = (0..PARTS as u64).map(part).collect();
+    let page = format!(
+        "location = /page {{ default_type text/html; return 200 \"<p>$arg_guess</p><input value={}>\"; }}",
+        token.concat()
+    );
+    for (has_http2, options, is_safe) in [
+        (true, &[][..], false),
+        (true, &["--secret-safe"], true),
+        (false, &["--secret-safe"], true),
+    ] {
+        let world = World::start_as(has_http2, &[], options, &page);
+        let length = |guess: &str| {
+            // Without the policy, a guess that is repeated is a repeat of itself. Pings of the link come at times.
+            let times = if is_safe { 5 } else { 1 };
+            let lengths = (0..times).map(|_| world.get(&format!("page?guess={guess}"), &[]).1);
+            lengths.min().expect("at least one")
+        };
+        length("none");
+        let mut known = String::new();
+        let mut found = 0;
+        for (nth, right) in token.iter().enumerate() {
+            // The right one is none of the first that is measured, nor the last.
+            let wrong = |other: usize| part(100 + 10 * nth as u64 + other as u64);
+            let guesses = [wrong(0), wrong(1), right.clone(), wrong(2)];
+            let lengths = guesses
+                .each_ref()
+                .map(|guess| length(&format!("{known}{guess}")));
+            let (least, most) = (lengths.iter().min(), lengths.iter().max());
+            let (least, most) = (least.expect("four"), most.expect("four"));
+            if is_safe {
+                // An answer may take another record of the lane, of 22 bytes. A match would save 200 and more.
+                assert!(most - least < 100, "part {nth}: {lengths:?}");
+            }
+            let shortest = lengths.iter().position(|length| length == least);
+            known += &guesses[shortest.expect("one of them")];
+            found += usize::from(known.ends_with(right.as_str()));
+        }
+        assert!(is_safe || found == PARTS, "it found {found} of {PARTS}");
+        let is_stored = is_found(world.store.path(), token[0].as_bytes());
+        assert!(!(is_safe && is_stored));
+    }
 }
 
 /// An attacker who knows what else crosses the link, and sees lengths: right and wrong guesses of a cookie are alike (P10).

@@ -149,6 +149,8 @@ config! {
         pub(crate) accept_encoding: AcceptEncoding = settings.one(&ACCEPT_ENCODING)?;
         /// How this end sends the bodies of answers that shared caches must not keep.
         pub(crate) private_answers: PrivateAnswers = settings.one(&PRIVATE_ANSWERS)?;
+        /// Whether requests to HTTPS sites, and their answers, are secret unless they are for all clients.
+        pub(crate) is_secret_safe: bool = settings.is_on(&SECRET_SAFE)?;
         /// How hard to look for repeats.
         pub effort: EffortMode = settings.one(&EFFORT)?;
         /// The congestion control of lanes.

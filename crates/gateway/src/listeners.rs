@@ -281,7 +281,13 @@ async fn open_flow(
         ClientAddress::Keep => Some(client),
         ClientAddress::Hidden | ClientAddress::ProxyV2 => None,
     };
-    let target = FlowTarget { client, ..asked }.to_string();
+    let is_secret = asked.exchanges.is_some() && gateway.policy.load().is_secret_safe;
+    let target = FlowTarget {
+        client,
+        is_secret,
+        ..asked
+    };
+    let target = target.to_string();
     let (id, signals) = link
         .open_flow(&target, how.is_excluded)
         .map_err(|error| match error {
@@ -297,7 +303,11 @@ async fn open_flow(
             }
             refrain_proto::link::OpenError::TargetTooLong => Refusal::Other,
         })?;
-    Ok(FlowHandle::new(link, id, signals))
+    let handle = FlowHandle::new(link, id, signals);
+    Ok(match is_secret {
+        true => handle.with_secret_bytes(),
+        false => handle,
+    })
 }
 
 #[cfg(test)]

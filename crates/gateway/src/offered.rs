@@ -21,7 +21,7 @@ use crate::{
         FlowHandle,
         connection::{Connection, InsideTls},
     },
-    http_proxy::secrets::Exchanges,
+    http_proxy::secrets::{Exchanges, PrivateAnswers},
     intercept::{self, ConnectError, answers::Answers},
     last_error::Trouble,
     link::{FlowOffer, SharedLink},
@@ -31,7 +31,7 @@ use crate::{
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
     start_tls::{MESSAGE_BYTES_MAX, MESSAGES_MAX, StartTls, Step},
-    target::{FlowTarget, Host, Protocols, Target},
+    target::{FlowTarget, Host, OPENED, Protocols, SECRET, Target},
 };
 
 /// The time for a connection that finds out why a server did not answer a client's address.
@@ -100,7 +100,10 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
             };
             let idle = policy.timeouts.idle;
             let handle = match asked.exchanges {
-                Some(_) => handle.with_exchanges(Exchanges::new(policy.private_answers)),
+                Some(_) => handle.with_exchanges(Exchanges::new(match asked.is_secret {
+                    true => PrivateAnswers::SecretSafe,
+                    false => policy.private_answers,
+                })),
                 None => handle,
             };
             tokio::select! {
@@ -189,7 +192,7 @@ impl Targets {
 
 /// A text that opens a flow, without the words that say how the target is spoken with.
 fn shown(text: &str) -> String {
-    let is_shown = |word: &&str| !word.contains('=') && *word != "opened";
+    let is_shown = |word: &&str| !word.contains('=') && ![OPENED, SECRET].contains(word);
     text.split(' ')
         .filter(is_shown)
         .collect::<Vec<_>>()

@@ -484,8 +484,14 @@ options! {
              those with `Cache-Control: no-store` or `private`, and answers to requests with \
              `Authorization`, unless they are `public`, `s-maxage` or `immutable`, or have a digest in their path. \
              `bypass`: they are neither cached, nor compressed, nor stored, so their length shows nothing about others. \
-             `cache`: as other bodies, so that repeats are found, for example in private git repositories. Reloaded on \
-             SIGHUP.").reloads(FAR);
+             `cache`: as other bodies, so that repeats are found, for example in private git repositories. `secret-safe`: \
+             all answers are sent so, with their heads, but those that are `public`, `s-maxage` or `immutable`, or have a \
+             digest in their path. Near ends can ask for this too, for their own requests. Reloaded on SIGHUP.").reloads(FAR);
+        SECRET_SAFE = OptionSpec::new(NEAR, "secret_safe", "", Nothing,
+            "Send requests to the HTTPS sites of `service` and `open`, and their answers, such that their length shows \
+             nothing about other data: they are neither cached, nor compressed, nor stored. Repeats are found only in answers \
+             that are `public`, `s-maxage` or `immutable`, or have a digest in their path. Reloaded on SIGHUP.")
+            .reloads(NEAR);
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),
             "Let only clients with these addresses connect to this end's listeners for applications: an address, \

@@ -40,6 +40,8 @@ pub(crate) struct Policy {
     accept_encoding: AcceptEncoding,
     /// How this end sends the bodies of answers that shared caches must not keep.
     pub(crate) private_answers: PrivateAnswers,
+    /// Whether requests to HTTPS sites, and their answers, are secret unless they are for all clients.
+    pub(crate) is_secret_safe: bool,
     /// Who may use the listeners for applications.
     pub access: Access,
     /// When to give up.
@@ -69,6 +71,7 @@ impl Policy {
             intercept: config.intercept.clone(),
             accept_encoding: config.accept_encoding,
             private_answers: config.private_answers,
+            is_secret_safe: config.is_secret_safe,
             access: config.access.clone(),
             timeouts: config.timeouts,
         }

@@ -98,6 +98,10 @@ pub struct FlowTarget {
     /// If the client begins TLS with the target, and the near end opens that: a target that asks for a certificate of the
     /// client is refused.
     pub(crate) is_opened: bool,
+    /// Whether both directions are secret, but for answers that are for all clients ([`PrivateAnswers::SecretSafe`]).
+    ///
+    /// [`PrivateAnswers::SecretSafe`]: crate::http_proxy::secrets::PrivateAnswers::SecretSafe
+    pub(crate) is_secret: bool,
     /// If TLS begins within another protocol: which.
     pub start: Option<&'static StartTls>,
     /// The client whose address the target is to see, instead of that of the end that connects.
@@ -115,7 +119,9 @@ const ALPN: &str = "alpn=";
 /// What precedes the number of a client's connection, in hexadecimal.
 const HTTP: &str = "http=";
 /// Says that a client's own TLS is opened.
-const OPENED: &str = "opened";
+pub(crate) const OPENED: &str = "opened";
+/// Says that all bytes are secret which are not for all clients.
+pub(crate) const SECRET: &str = "secret";
 /// What precedes the name of a protocol in which TLS begins.
 const START: &str = "start=";
 /// Separates a target and the address of the client.
@@ -145,6 +151,7 @@ impl FlowTarget {
                 tls: None,
                 exchanges: None,
                 is_opened: false,
+                is_secret: false,
                 start: None,
                 client,
             });
@@ -162,11 +169,12 @@ impl FlowTarget {
             let number = number.ok().filter(|number| format!("{number:x}") == digits);
             number.ok_or(bad.clone())
         });
-        let is_opened = match value(OPENED) {
-            None => false,
-            Some("") if exchanges.is_some() => true,
-            Some(_) => return Err(bad),
+        let mut has_word = |word: &str| match value(word) {
+            None => Ok(false),
+            Some("") if exchanges.is_some() => Ok(true),
+            Some(_) => Err(bad.clone()),
         };
+        let (is_opened, is_secret) = (has_word(OPENED)?, has_word(SECRET)?);
         let start = value(START).map(|name| StartTls::of(name).ok_or(bad.clone()));
         // One of both, and nothing after it.
         if protocols.is_some() == start.is_some() || words.next().is_some() {
@@ -177,6 +185,7 @@ impl FlowTarget {
             tls: Some(protocols.transpose()?.unwrap_or_else(Protocols::none)),
             exchanges: exchanges.transpose()?,
             is_opened,
+            is_secret,
             start: start.transpose()?,
             client,
         })
@@ -190,6 +199,7 @@ impl From<Target> for FlowTarget {
             tls: None,
             exchanges: None,
             is_opened: false,
+            is_secret: false,
             start: None,
             client: None,
         }
@@ -209,6 +219,9 @@ impl fmt::Display for FlowTarget {
         }
         if self.is_opened {
             write!(f, " {OPENED}")?;
+        }
+        if self.is_secret {
+            write!(f, " {SECRET}")?;
         }
         if let Some(protocol) = self.start {
             write!(f, " {START}{}", protocol.scheme)?;
@@ -590,7 +603,7 @@ mod tests {
 
         #[test]
         fn any_text_of_a_flow_parses_or_fails(
-            text in "(tls://)?[a-z0-9.:]{0,20}(:[0-9]{1,5})?( alpn=[a-z0-9/.,]{0,20})?( http=[0-9a-f]{0,3})?( opened)?( from [0-9a-f.:]{0,15})?"
+            text in "(tls://)?[a-z0-9.:]{0,20}(:[0-9]{1,5})?( alpn=[a-z0-9/.,]{0,20})?( http=[0-9a-f]{0,3})?( opened)?( secret)?( from [0-9a-f.:]{0,15})?"
         ) {
             if let Ok(target) = FlowTarget::from_wire(&text) {
                 let written = target.to_string();
@@ -604,6 +617,7 @@ mod tests {
             is_tls: bool,
             number: Option<u32>,
             is_opened: bool,
+            is_secret: bool,
             client in proptest::option::of(any::<IpAddr>()),
         ) {
             let target = FlowTarget {
@@ -611,6 +625,7 @@ mod tests {
                 tls: is_tls.then(Protocols::http1),
                 exchanges: number.filter(|_| is_tls),
                 is_opened: is_opened && is_tls && number.is_some(),
+                is_secret: is_secret && is_tls && number.is_some(),
                 start: None,
                 client: client.map(|client| client.to_canonical()),
             };
@@ -627,6 +642,8 @@ mod tests {
             "tls://[::1]:443 alpn=h2,http/1.1 from 2001:db8::1",
             "tls://example.org:443 alpn=h2,http/1.1 http=0",
             "tls://example.org:443 alpn=h2,http/1.1 http=1f opened",
+            "tls://example.org:443 alpn=h2,http/1.1 http=1f opened secret",
+            "tls://example.org:443 alpn=http/1.1 http=0 secret from 192.0.2.1",
             "tls://db.example.org:5432 start=postgres",
             "tls://ldap.example.org:389 start=ldap from 192.0.2.1",
             "tls://example.org:443 alpn=h2,http/1.1 http=ffffffff from 192.0.2.1",
@@ -655,6 +672,8 @@ mod tests {
             "tls://example.org:443 alpn=a http=100000000",
             "tls://example.org:443 alpn=a http=1 http=1",
             "tls://example.org:443 alpn=a opened",
+            "tls://example.org:443 alpn=a secret",
+            "tls://example.org:443 alpn=a http=1 secret opened",
             "tls://example.org:443 alpn=a http=1 opened=1",
             "tls://example.org:443 alpn=a http=1 opened opened",
             "tls://example.org:443 alpn=a opened http=1",

@@ -16,10 +16,7 @@ impl Access {
         let users = given(&PROXY_AUTH)
             .map(|_| load_users(settings))
             .transpose()?;
-        let open_to_all = settings.optional_with(&OPEN_TO_ALL, |text| {
-            text.parse().map_err(|_| "expected `true` or `false`")
-        })?;
-        let open_to_all = open_to_all.unwrap_or(false);
+        let open_to_all = settings.is_on(&OPEN_TO_ALL)?;
         if open_to_all && clients.is_some() {
             return Err(settings.wrong(&OPEN_TO_ALL, "cannot be used with --clients"));
         }

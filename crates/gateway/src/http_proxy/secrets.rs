@@ -29,6 +29,8 @@ names! {
         Bypass = "bypass",
         /// As others.
         Cache = "cache",
+        /// As secret bytes, and so is all else of answers, but of those that are for all clients.
+        SecretSafe = "secret-safe",
     }
 }
 
@@ -135,7 +137,10 @@ impl Exchanges {
     pub fn came(&mut self, mut bytes: &[u8], parts: &mut Vec<Part>) {
         while !bytes.is_empty() {
             match &mut self.came {
-                Came::Switched => return push(parts, bytes, false),
+                Came::Switched => {
+                    let is_secret = self.private_answers == PrivateAnswers::SecretSafe;
+                    return push(parts, bytes, is_secret);
+                }
                 Came::Lost => return push(parts, bytes, true),
                 Came::Body { body, is_secret } => {
                     let taken = body.take(bytes);
@@ -186,9 +191,18 @@ impl Exchanges {
             self.came = Came::Lost;
             return;
         };
-        let [plain, secret] = split_fields(head);
-        push(parts, &plain, false);
-        push(parts, &secret, true);
+        let is_secret = match (self.private_answers, audience(head, asked)) {
+            (PrivateAnswers::Cache, _) => false,
+            (PrivateAnswers::Bypass, audience) => audience == Audience::Client,
+            (PrivateAnswers::SecretSafe, audience) => audience != Audience::All,
+        };
+        if is_secret && self.private_answers == PrivateAnswers::SecretSafe {
+            push(parts, head, true);
+        } else {
+            let [plain, secret] = split_fields(head);
+            push(parts, &plain, false);
+            push(parts, &secret, true);
+        }
         self.came = match framed {
             Framed::Interim => Came::Head(Vec::new()),
             Framed::Switched => Came::Switched,
@@ -196,11 +210,7 @@ impl Exchanges {
                 self.asked.pop_front();
                 match body.has_ended() {
                     true => Came::Head(Vec::new()),
-                    false => Came::Body {
-                        body,
-                        is_secret: self.private_answers == PrivateAnswers::Bypass
-                            && is_private(head, asked),
-                    },
+                    false => Came::Body { body, is_secret },
                 }
             }
         };
@@ -273,18 +283,34 @@ fn is_secret_of_answers(name: &str) -> bool {
     NAMES.iter().any(|other| other.eq_ignore_ascii_case(name))
 }
 
-/// Whether a body is for its client only.
-fn is_private(head: &[u8], asked: Asked) -> bool {
+/// The clients that an answer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Audience {
+    /// Shared caches must not keep it.
+    Client,
+    /// It does not state that.
+    Unknown,
+    /// Shared caches may keep it, or its path has a digest.
+    All,
+}
+
+fn audience(head: &[u8], asked: Asked) -> Audience {
     fields::with_room(head, |room| {
         let mut answer = httparse::Response::new(room);
         let mut lenient = httparse::ParserConfig::default();
         lenient.allow_spaces_after_header_name_in_responses(true);
         if lenient.parse_response(&mut answer, head).is_err() {
-            return true;
+            return Audience::Client;
         }
         let has = |names: &[&str]| has_directive(answer.headers, names);
-        let is_for_all = has(&["public", "s-maxage", "immutable"]) || asked.names_digest;
-        has(&["no-store", "private"]) || asked.is_authorized && !is_for_all
+        match has(&["no-store", "private"]) {
+            true => Audience::Client,
+            false if has(&["public", "s-maxage", "immutable"]) || asked.names_digest => {
+                Audience::All
+            }
+            false if asked.is_authorized => Audience::Client,
+            false => Audience::Unknown,
+        }
     })
 }
 

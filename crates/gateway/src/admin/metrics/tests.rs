@@ -54,6 +54,7 @@ fn status(peer: &str) -> Status {
         listeners: Vec::new(),
         opening: None,
         interception: None,
+        answers_elsewhere: None,
         peers: vec![peer],
         flows: Vec::new(),
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::{
-    PrivateAnswers::{Bypass, Cache},
+    PrivateAnswers::{Bypass, Cache, SecretSafe},
     *,
 };
 
@@ -150,6 +150,34 @@ fn what_has_no_one_reading_is_secret_from_there_on() {
 }
 
 #[test]
+fn under_the_policy_only_answers_for_all_clients_are_public() {
+    let answer = |field: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{field}\r\nok");
+    for field in [
+        "",
+        "ETag: a\r\n",
+        "Cache-Control: max-age=9\r\n",
+        "Cache-Control: public, no-store\r\n",
+    ] {
+        let answer = answer(field);
+        assert_eq!(shown(GET, &answer, SecretSafe), format!("[{answer}]"));
+    }
+    let public = answer("Cache-Control: immutable\r\n");
+    assert_eq!(shown(GET, &public, SecretSafe), public);
+    let digest = format!("GET /sha256:{} HTTP/1.1\r\nHost: a\r\n\r\n", "0".repeat(64));
+    assert_eq!(shown(&digest, &answer(""), SecretSafe), answer(""));
+    // Its cookie is not.
+    let cookie = answer("Cache-Control: public\r\nSet-Cookie: a\r\n");
+    let expected = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: public\r\n[Set-Cookie: a\r\n\r\n]ok";
+    assert_eq!(shown(GET, &cookie, SecretSafe), expected);
+    let upgrade = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let switched = "HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\nframes";
+    assert_eq!(
+        shown(upgrade, switched, SecretSafe),
+        format!("[{switched}]")
+    );
+}
+
+#[test]
 fn another_protocol_follows_a_switch() {
     let upgrade = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     let answer = "HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\n\x01frames";
@@ -163,10 +191,12 @@ proptest! {
         requests in "(GET /a HTTP/1.1\r\n(Authorization: x\r\n)?\r\n|[ -~\r\n]{0,20}){0,4}",
         answers in "(HTTP/1.1 200 OK\r\n((Set-Cookie: a|Cache-Control: private|Content-Length: 3|X: y)\r\n){0,4}\r\n|[ -~\r\n]{0,20}){0,4}",
         piece in 1..40_usize,
+        is_safe: bool,
     ) {
-        let parts = passed(&requests, &answers, Bypass, piece);
+        let policy = [Bypass, SecretSafe][usize::from(is_safe)];
+        let parts = passed(&requests, &answers, policy, piece);
         let mut came: Vec<u8> = parts.iter().flat_map(|part| part.bytes.clone()).collect();
-        prop_assert_eq!(&parts, &passed(&requests, &answers, Bypass, usize::MAX));
+        prop_assert_eq!(&parts, &passed(&requests, &answers, policy, usize::MAX));
         let mut expected = answers.into_bytes();
         came.sort_unstable();
         expected.sort_unstable();
