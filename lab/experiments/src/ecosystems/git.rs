@@ -48,7 +48,7 @@ ln -sfn $VERSION.git served.git
 rm -rf clone
 address() { sed "s/FORWARD/$FORWARD/; s/SERVICE/$SERVICE/" <<<$1; }
 [[ $URL = *SERVICE* ]] && proxy= || proxy=http://$NEAR
-git -c "http.proxy=$proxy" clone --quiet $OPTIONS "$(address $URL)/served.git" clone
+git -c "http.proxy=$proxy" -c http.sslCAInfo=/mnt/ca/root.pem clone --quiet $OPTIONS "$(address $URL)/served.git" clone
 "#;
 
 /// Each user has cloned version N past the pair before.
@@ -78,7 +78,9 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let settings = HTTP_BACKEND.replace("@FCGIWRAP@", &fcgiwrap.to_string());
     let (https, _https) = nginx::start_with_tls(bench, &settings)?;
     let (daemon, _daemon) = bench.serve(DAEMON)?;
+    nginx::authority(bench)?;
     let url = format!("http://{http}");
+    let opened = format!("https://localhost:{}", https.port());
     let rows = [
         (
             "git by http: clone, 150 commits between N and N + 1",
@@ -113,6 +115,14 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             "nothing",
         ),
         (
+            "git by https, as an opened name: clone",
+            https,
+            CLONE,
+            &opened,
+            "",
+            "nothing",
+        ),
+        (
             "git by its own protocol: clone",
             daemon,
             CLONE,
@@ -130,8 +140,11 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
                 in_the_way,
             };
             let script = [script, CHECK].concat();
-            bench.row(
-                server,
+            let near: &[&str] = match url == opened {
+                true => &nginx::OPENED,
+                false => &[],
+            };
+            bench.pair(server, &[], near)?.row(
                 title,
                 &script,
                 &[("URL", url), ("OPTIONS", options)],

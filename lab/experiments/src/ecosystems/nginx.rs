@@ -12,6 +12,15 @@ pub(super) const CERTIFICATE: &str = "\
     -addext basicConstraints=critical,CA:FALSE 2>/dev/null
 ";
 
+/// Options of a near end that opens TLS to servers of this machine, by the name of loopback, with a CA of [`authority`].
+pub(super) const OPENED: [&str; 4] = ["--open", "localhost:*", "--ca", "/mnt/ca"];
+
+/// Makes the CA. Clients trust `ca/root.pem`.
+pub(super) fn authority(bench: &Bench) -> anyhow::Result<()> {
+    const MAKE: &str = r#"[[ -e ca ]] || "$REFRAIN" ca init ca --permit localhost >/dev/null 2>&1"#;
+    bench.run(MAKE, &[("REFRAIN", bench.refrain())]).map(drop)
+}
+
 /// All files are below the folder that the server is started in.
 const SERVE: &str = r#"
 mkdir -p nginx

@@ -32,15 +32,23 @@ install() {
     rm -rf "$1" cache
     mkdir "$1"
     echo '{"name": "client"}' >"$1/package.json"
-    npm install --loglevel error --no-audit --no-fund --ignore-scripts --no-update-notifier --cafile cert.pem \
-        --cache cache --prefix "$1" --registry "${SCHEME/service/https}://$SERVER/" "${@:2}"
+    npm install --loglevel error --no-audit --no-fund --ignore-scripts --no-update-notifier \
+        --cache cache --prefix "$1" --registry "$REGISTRY/" "${@:2}"
 }
 [[ $VERSION = 1 ]] && packages=$OLD || packages=$NEW
-[[ $STEP = 3 ]] || install direct $packages
-# The registry's answers name files by its own address.
-through=(--registry "http://$SERVICE/" --replace-registry-host always)
+case $SCHEME in
+http) REGISTRY=http://$SERVER ;;
+# By its name, and through the pair with a certificate of the near end's CA.
+opened) REGISTRY=https://localhost:${SERVER##*:} ;;
+*) REGISTRY=https://$SERVER ;;
+esac
+[[ $STEP = 3 ]] || install direct --cafile cert.pem $packages
+through=(--registry "http://$SERVICE/")
 [[ $SCHEME = service ]] || through=(--noproxy "" --proxy "http://$NEAR" --https-proxy "http://$NEAR")
-install app "${through[@]}" $packages
+[[ $SCHEME = opened ]] && trusted=ca/root.pem || trusted=cert.pem
+install app --cafile $trusted "${through[@]}" $packages
+# A service is the address of files in what npm locks.
+sed -i "s|http://$SERVICE/|$REGISTRY/|" app/package-lock.json app/node_modules/.package-lock.json
 diff -r direct app
 [[ -e app/node_modules/${packages%%@*} ]]
 "#;
@@ -53,7 +61,7 @@ struct Packages {
     in_the_way: &'static str,
 }
 
-const PACKAGES: [Packages; 5] = [
+const PACKAGES: [Packages; 6] = [
     Packages {
         name: "npm: typescript 5.4.2 → 5.4.3",
         scheme: "http",
@@ -89,10 +97,18 @@ const PACKAGES: [Packages; 5] = [
         new: "typescript@5.4.3",
         in_the_way: "gzip: one stream per package",
     },
+    Packages {
+        name: "npm: typescript by https, as an opened name",
+        scheme: "opened",
+        old: "typescript@5.4.2",
+        new: "typescript@5.4.3",
+        in_the_way: "gzip: one stream per package",
+    },
 ];
 
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     bench.run(nginx::CERTIFICATE, &[])?;
+    nginx::authority(bench)?;
     let (plain, _plain) = bench.serve(SERVE)?;
     let (tls, _tls) = bench.serve(SERVE_BY_HTTPS)?;
     let rows = PACKAGES.iter().map(|packages| {
@@ -107,7 +123,13 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             ("OLD", packages.old),
             ("NEW", packages.new),
         ];
-        bench.row(server, title, INSTALL, &variables)
+        let near: &[&str] = match packages.scheme {
+            "opened" => &nginx::OPENED,
+            _ => &[],
+        };
+        bench
+            .pair(server, &[], near)?
+            .row(title, INSTALL, &variables)
     });
     rows.collect()
 }

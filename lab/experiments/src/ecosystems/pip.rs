@@ -33,9 +33,14 @@ done
 const DOWNLOAD: &str = r#"
 rm -rf out
 [[ $VERSION = 1 ]] && requirement=$OLD || requirement=$NEW
-[[ $SCHEME = service ]] && site=(http://$SERVICE) || site=($SCHEME://$SERVER --proxy "http://$NEAR")
+case $SCHEME in
+service) site=(http://$SERVICE) ;;
+# By its name, and with a certificate of the near end's CA.
+opened) site=(https://localhost:${SERVER##*:} --proxy "http://$NEAR" --cert ca/root.pem) ;;
+*) site=($SCHEME://$SERVER --proxy "http://$NEAR" --cert cert.pem) ;;
+esac
 PYTHONPATH=$DATA/python/build python3 -m pip --isolated download -q --no-cache-dir -d out \
-    --index-url "$site/simple/" "${site[@]:1}" --cert cert.pem $OPTIONS "$requirement"
+    --index-url "$site/simple/" "${site[@]:1}" $OPTIONS "$requirement"
 for file in out/*; do
     cmp "$file" "$DATA/python/$FOLDER$VERSION/${file##*/}"
 done
@@ -57,7 +62,7 @@ struct Package {
     in_the_way: &'static str,
 }
 
-const PACKAGES: [Package; 6] = [
+const PACKAGES: [Package; 7] = [
     Package {
         name: "pip: wheel of Django 5.1.3 → 5.1.4 with its dependencies",
         scheme: "http",
@@ -112,10 +117,20 @@ const PACKAGES: [Package; 6] = [
         new: "Django==5.1.4",
         in_the_way: "nothing",
     },
+    Package {
+        name: "pip: wheel of Django by https, as an opened name",
+        scheme: "opened",
+        folder: "",
+        options: WHEELS,
+        old: "Django==5.1.3",
+        new: "Django==5.1.4",
+        in_the_way: "nothing",
+    },
 ];
 
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     bench.run(INDEX, &[])?;
+    nginx::authority(bench)?;
     let (plain, _plain) = nginx::start(bench, "root /mnt;")?;
     let (tls, _tls) = nginx::start_with_tls(bench, "root /mnt;")?;
     let rows = PACKAGES.iter().map(|package| {
@@ -135,7 +150,13 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             ("OLD", package.old),
             ("NEW", package.new),
         ];
-        bench.row(server, title, DOWNLOAD, &variables)
+        let near: &[&str] = match package.scheme {
+            "opened" => &nginx::OPENED,
+            _ => &[],
+        };
+        bench
+            .pair(server, &[], near)?
+            .row(title, DOWNLOAD, &variables)
     });
     rows.collect()
 }

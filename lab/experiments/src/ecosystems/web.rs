@@ -36,15 +36,12 @@ curl -sf --noproxy '' "${site[@]:1}" $OPTIONS --create-dirs -K urls
 diff -r site/ out
 "#;
 
-/// A CA for the server's name.
-const AUTHORITY: &str = r#"rm -rf ca; "$REFRAIN" ca init ca --permit localhost 2>/dev/null >&2"#;
-
 /// Scripts and styles are for all clients, pages are not.
 const PUBLIC: &str =
     r#"root /mnt/site; location ~ \\.(js|css)\$ { add_header Cache-Control public; }"#;
 
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
-    bench.run(AUTHORITY, &[("REFRAIN", bench.refrain())])?;
+    nginx::authority(bench)?;
     let (plain, _plain) = nginx::start(bench, "root /mnt/site;")?;
     let (gzip, _gzip) = nginx::start(bench, GZIP)?;
     let (tls, _tls) = nginx::start_with_tls(bench, "root /mnt/site;")?;
@@ -98,7 +95,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             ".",
             tls,
             "opened",
-            &["--open", "localhost:*", "--ca", "/mnt/ca"],
+            &nginx::OPENED,
             "nothing",
         )?,
         crawl(
