@@ -25,6 +25,11 @@ pub(crate) fn run(arguments: &BypassArguments) -> anyhow::Result<()> {
         None => {
             let mut found = local::find("--admin SOCKET")?;
             found.retain(|found| found.status.interception.is_some());
+            if found.is_empty() && rustix::process::geteuid().is_root() {
+                anyhow::bail!(
+                    "no near end here has --transparent: none intercepts connections that could bypass it"
+                );
+            }
             if found.is_empty() {
                 anyhow::bail!(
                     "found no near end with --transparent: if it runs as another user, run this as that user, or give \

@@ -26,7 +26,7 @@ enum Command {
     /// intermediate.key, stays on the near end. Programs that read it can impersonate these domains for all clients that
     /// trust the CA.
     Init {
-        /// Make it in this directory
+        /// Make the CA in this directory
         dir: PathBuf,
         /// Let it certify this domain and all names below it, such as corp.example
         #[arg(long, required = true, value_name = "DOMAIN", value_delimiter = ',')]
@@ -37,12 +37,12 @@ enum Command {
     },
     /// Print how clients trust a CA
     Show {
-        /// Its directory
+        /// The CA's directory
         dir: PathBuf,
     },
     /// Delete a CA with its key, and print how clients forget it
     Revoke {
-        /// Its directory
+        /// The CA's directory
         dir: PathBuf,
     },
 }

@@ -22,6 +22,7 @@ mod sockets;
 use std::{
     io::{self, Write},
     path::PathBuf,
+    process,
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, channel},
@@ -30,7 +31,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::bail;
 use serde::Serialize;
 
 use crate::table::{count, printable};
@@ -159,9 +159,11 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<()> {
         }
         false => print(&findings, &mut out)?,
     }
+    out.flush()?;
     match problems {
         0 => Ok(()),
-        _ => bail!("found {}", count(problems, "problem", "problems")),
+        // The report has named them.
+        _ => process::exit(1),
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct NearArguments {
     run: GatewayArguments<NearOptions>,
     /// Exit with code 3 if no link comes up
     ///
-    /// The link must be up within TIME of the start, or within --connect-timeout without a value.
+    /// The link must be up within TIME of the start. If no TIME is given, within --connect-timeout.
     #[arg(
         long,
         value_name = "TIME",

@@ -73,7 +73,7 @@ macro_rules! gateway {
         concat!(
             each_option!($only_flags),
             "\n\nSIZE: bytes, such as 4096, 64KiB or 1.5GB. K, M, G and T are powers of ten, KiB, MiB, GiB and TiB \
-             powers of two.\n\
+             powers of two. Output has powers of ten: 128MiB is 134 MB there.\n\
              RATE: bits per second. 20M is 20 million bits, as is 20Mbit. With B/s, bytes per second: 2.5MB/s.\n\
              TIME: a number with a unit, such as 500ms, 4s, 5min, 1h or 7d.\n\n\
              SIGTERM or SIGINT: accept no new connections, and let open ones continue for --drain-timeout. Then \
@@ -97,7 +97,8 @@ macro_rules! gateway {
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 no link to the \
                   peer (near --require-peer), 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM. \
-                  far, near, czip serve and czip proxy exit with 0 after SIGTERM or Ctrl-C."
+                  far, near, czip serve and czip proxy exit with 0 after SIGTERM or Ctrl-C. run exits with \
+                  the exit code of its program, or 125 to 127."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -164,7 +165,7 @@ enum Command {
         after_help = "Example:\n  refrain intercept on --config /etc/refrain/near.toml --dry-run"
     )]
     Intercept(intercept::InterceptArguments),
-    /// Let new connections go direct, although the firewall's rules are loaded
+    /// Let new connections go direct, even while the firewall's rules are loaded
     Bypass(bypass::BypassArguments),
     /// Show the peers, flows and savings of a running gateway
     ///
@@ -280,7 +281,7 @@ fn main() -> ExitCode {
             let exit_code = exit_code(&error);
             match exit_code {
                 usage::EXIT_CODE => usage::print(in_words(&error)),
-                _ => stderr::warn(in_words(&error)),
+                _ => stderr::fail(in_words(&error)),
             }
             ExitCode::from(exit_code)
         }
@@ -330,6 +331,7 @@ fn in_words(error: &anyhow::Error) -> String {
     let mut text = String::new();
     let mut last = String::new();
     for cause in error.chain().map(ToString::to_string) {
+        let cause = stderr::without_numbers(cause);
         let rest = cause.strip_prefix(&last).unwrap_or(&cause);
         let is_named =
             cause.contains(&format!("\"{last}\"")) || last.contains("://") && cause.contains(&last);

@@ -16,7 +16,7 @@ mod inside;
 mod relay;
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{File, OpenOptions},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::process::CommandExt,
@@ -177,13 +177,22 @@ pub(crate) fn test_network() -> anyhow::Result<()> {
 /// Starts the process that becomes the program. It waits for `Go`.
 fn start_program(arguments: &RunArguments) -> anyhow::Result<(Child, Sockets, Go)> {
     let started = start_process(&arguments.command)?;
-    if !arguments.quiet {
-        crate::stderr::warn("UDP is refused, except queries for names: only TCP uses the link");
+    if !arguments.quiet && may_be_found(&arguments.command[0]) {
+        crate::stderr::warn(
+            "only TCP to other machines uses the link: loopback stays inside, and UDP is refused except DNS",
+        );
     }
     // The streams are the program's: their other ends are to notice when it closes them.
     dup2_stdin(File::open("/dev/null")?)?;
     dup2_stdout(OpenOptions::new().write(true).open("/dev/null")?)?;
     Ok(started)
+}
+
+/// Whether a program is at its path, or on PATH: if not, its error is enough.
+fn may_be_found(program: &OsStr) -> bool {
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    is_path || std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
 fn start_process(command: &[OsString]) -> anyhow::Result<(Child, Sockets, Go)> {

@@ -6,7 +6,12 @@ use std::{
     path::Path,
 };
 
-/// Writes a line to standard error.
+/// Writes to standard error why the command failed.
+pub(crate) fn fail(error: impl Display) {
+    write(format_args!("error: {error}\n"));
+}
+
+/// Writes a line about a command that continues to standard error.
 pub(crate) fn warn(message: impl Display) {
     write(format_args!("refrain: {message}\n"));
 }
@@ -26,11 +31,22 @@ pub(crate) fn cannot_open(path: &Path) -> String {
     format!("cannot open \"{}\"", path.display())
 }
 
+/// The text without the numbers of the system's errors, such as `(os error 2)`.
+pub(crate) fn without_numbers(mut text: String) -> String {
+    const BEGIN: &str = " (os error ";
+    while let Some(start) = text.find(BEGIN)
+        && let Some(length) = text[start..].find(')')
+    {
+        text.replace_range(start..=start + length, "");
+    }
+    text
+}
+
 /// All at once, so that lines of several threads stay whole. A user's text may have control characters, which would
 /// change a terminal.
 fn write(text: impl Display) {
     let mut written = String::new();
-    for char in text.to_string().chars() {
+    for char in without_numbers(text.to_string()).chars() {
         match char.is_control() && char != '\n' {
             true => written.extend(char.escape_default()),
             false => written.push(char),

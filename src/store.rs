@@ -73,7 +73,7 @@ struct AddArguments {
     /// Add all files in this directory, and in all directories below it
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Store the history under this realm (the near end's --realm)
+    /// Store the history under this realm: the near end's --realm, or the far end's public key if it has none
     #[arg(long, value_name = "NAME", value_parser = parse_realm)]
     realm: String,
     /// Also add private keys and other chunk stores, which are otherwise skipped, since predictions reveal

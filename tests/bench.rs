@@ -62,7 +62,7 @@ fn rows_come_one_by_one_and_an_interrupt_keeps_those_that_came() {
     assert_eq!(ended.status.code(), Some(130), "{error}");
     assert!(text.contains("NOT COMPLETE"), "{text}");
     assert!(!text.contains("carry"), "the last rows: {text}");
-    assert_eq!(error, "refrain: interrupted\n");
+    assert_eq!(error, "error: interrupted\n");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn a_misspelt_variable_is_a_warning_that_names_the_nearest() {
             ],
         ),
         (lines[1], ["WARN", "REFRAIN_LISTEN", "the far end"]),
-        (lines[2], ["refrain:", "cannot connect", &nobody]),
+        (lines[2], ["error:", "cannot connect", &nobody]),
     ] {
         assert!(
             parts.iter().all(|part| line.contains(part)),

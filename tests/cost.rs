@@ -156,10 +156,10 @@ fn unknown_prices_and_assumptions_are_named_and_no_figure_is_money() {
     for part in [
         "unknown: give --price-gb",
         "unknown: give --price-hour",
-        "assumed: the paper's 6.1 % at 30 % redundancy",
-        "assumed: the paper's 19.0 %",
+        "assumed: 6.1 % at 30 % redundancy",
+        "assumed: 19.0 %",
         "assumed: as much as predictions",
-        "assumed: the paper's server",
+        "assumed: the server of the PACK paper",
         "CPU hours added",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");

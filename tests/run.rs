@@ -61,7 +61,7 @@ struct World {
 const PAGE: &str = "a page of the origin\n";
 
 /// What `refrain run` prints before its program starts.
-const NOTE: &str = "refrain: UDP is refused, except queries for names: only TCP uses the link\n";
+const NOTE: &str = "refrain: only TCP to other machines uses the link: loopback stays inside, and UDP is refused except DNS\n";
 
 impl World {
     /// None where the tests cannot run.

@@ -74,7 +74,7 @@ impl Inputs {
             Some(rate) => Sourced::new(rate.0 as f64 / 1e6, "--server-output"),
             None => Sourced::new(
                 paper::SERVER_OUTPUT_BITS_PER_S / 1e6,
-                "assumed: the paper's server (section 5.3)",
+                "assumed: the server of the PACK paper (SIGCOMM 2011, section 5.3)",
             ),
         };
         let cpu = Cpu {
@@ -207,12 +207,14 @@ fn shares(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Shares> 
     let (receiver, sender) = match (receiver, sender) {
         (Some(receiver), Some(sender)) => (receiver, sender),
         (Some(receiver), None) => {
-            let from = "assumed: as much as predictions, as in the paper's Figure 11";
+            let from =
+                "assumed: as much as predictions, as in the PACK paper (SIGCOMM 2011, figure 11)";
             let sender = Sourced::new(receiver.value, from);
             (receiver, sender)
         }
         (None, Some(sender)) => {
-            let from = "assumed: as much as a sender, as in the paper's Figure 11";
+            let from =
+                "assumed: as much as a sender, as in the PACK paper (SIGCOMM 2011, figure 11)";
             (Sourced::new(sender.value, from), sender)
         }
         (None, None) => bail!(
@@ -266,21 +268,24 @@ impl Cpu<'_> {
         Ok(match (receiver, sender) {
             (Some(receiver), Some(sender)) => (receiver, sender),
             (None, Some(sender)) => {
-                let from = "assumed: 6.1 / 19.0 of sender-driven at 30 % (the paper's Table 3)";
+                let from = "assumed: 6.1 / 19.0 of sender-driven at 30 % (PACK paper, SIGCOMM 2011, table 3)";
                 (Sourced::new((sender.value / ratio).max(-1.0), from), sender)
             }
             (Some(receiver), None) if receiver.value > 0.0 && ratio.is_finite() => {
-                let from = "assumed: 19.0 / 6.1 of receiver-driven at 30 % (the paper's Table 3)";
+                let from = "assumed: 19.0 / 6.1 of receiver-driven at 30 % (PACK paper, SIGCOMM 2011, table 3)";
                 let sender = Sourced::new(receiver.value * ratio, from);
                 (receiver, sender)
             }
             (receiver, None) => {
                 let assumed = || {
-                    let from = "assumed: the paper's 6.1 % at 30 % redundancy (Table 3)";
+                    let from =
+                        "assumed: 6.1 % at 30 % redundancy (PACK paper, SIGCOMM 2011, table 3)";
                     Sourced::new(paper::receiver_load(share), from)
                 };
-                let sender =
-                    Sourced::new(paper::SENDER.load, "assumed: the paper's 19.0 % (Table 3)");
+                let sender = Sourced::new(
+                    paper::SENDER.load,
+                    "assumed: 19.0 % (PACK paper, SIGCOMM 2011, table 3)",
+                );
                 (receiver.unwrap_or_else(assumed), sender)
             }
         })

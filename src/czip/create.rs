@@ -89,7 +89,7 @@ pub(crate) struct CreateArguments {
     /// A level N is optional, such as zstd:19.
     #[arg(long, value_name = "METHOD[:N]", default_value_t)]
     compress: Compression,
-    /// Write in one pass, with the valid header at the end
+    /// Write the archive in one pass, without seeking back: its final header is at the end
     #[arg(long)]
     stream: bool,
     /// Compress up to this size of chunks together [default: 256KiB]
@@ -289,12 +289,12 @@ pub(crate) fn run(arguments: &CreateArguments) -> anyhow::Result<()> {
     };
     ensure!(
         report.left_out.unread_files == 0,
-        "the archive is made, without {} that could not be read",
+        "the archive was written, but is incomplete: {} could not be read",
         count(report.left_out.unread_files, "path", "paths")
     );
     ensure!(
         report.left_out.changed_files == 0,
-        "the archive is made, but {} changed while being read (archive a snapshot, or while no program \
+        "the archive was written, but {} changed while being read (archive a snapshot, or while no program \
          writes)",
         count(report.left_out.changed_files, "file", "files")
     );

@@ -105,9 +105,10 @@ pub(super) fn run(arguments: &VerifyArguments) -> anyhow::Result<()> {
     let printed = report::to_stdout(arguments.json, &report, |out| report.write(out));
     ensure!(
         report.is_whole,
-        "{} is damaged: {} (`extract --skip-damaged` extracts the intact files)",
+        "{} is damaged: {}{}",
         arguments.archive.called(),
-        report.damage()
+        report.damage(),
+        report.advice()
     );
     printed
 }
@@ -160,6 +161,18 @@ impl Report {
             format!("; content {}; {chunks}", bytes(plain_bytes))
         });
         writeln!(out, "OK: {intact}{}", content.unwrap_or_default())
+    }
+
+    /// The next step.
+    fn advice(&self) -> &'static str {
+        let content = Stream::Content.to_string();
+        let is_of_content = |part: &DamagedPart| part.stream.as_ref() == Some(&content);
+        match self.damaged.iter().all(is_of_content) {
+            true => " (`extract --skip-damaged` extracts the intact files)",
+            false => {
+                " (`refrain czip cat` writes the content as one stream, as far as it is intact)"
+            }
+        }
     }
 
     /// How much is damaged.

@@ -13,7 +13,7 @@ pub(super) fn clock(_: &Context) -> Vec<Finding> {
         return Vec::new();
     };
     vec![match SystemTime::now() + Duration::from_secs(86_400) < made {
-        false => Finding::ok("not before the commit of this program"),
+        false => Finding::ok("plausible: later than the commit of this program"),
         true => Finding::note(
             "before the commit of this program: log times are wrong, and https:// addresses of `refrain czip` fail",
         )

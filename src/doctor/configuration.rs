@@ -53,6 +53,10 @@ pub(super) fn file(context: &Context) -> Vec<Finding> {
                 "run this as root or as the gateway's user, unless user {user} is to run it"
             ))
         }
+        Err(_) if !path.exists() => Finding::problem(
+            format!("--config: \"{file}\" does not exist"),
+            "give the path of the gateway's file, such as /etc/refrain/near.toml",
+        ),
         Err(error) => Finding::problem(
             in_words(error),
             format!(
@@ -237,16 +241,34 @@ pub(super) fn in_use(context: &Context) -> Vec<Finding> {
         return not_running(context, config).into_iter().collect();
     }
     let finding = match running(context, config) {
-        Some(found) => Finding::ok(format!(
-            "the {role} end at {} has the peers of the file",
-            found.place
-        )),
+        Some(found) => match other_address(found, config) {
+            None => Finding::ok(format!(
+                "the {role} end at {} has the peers of the file",
+                found.place
+            )),
+            Some((running, given)) => Finding::note(format!(
+                "the {role} end at {} connects to {running}, and the file has {given}",
+                found.place
+            ))
+            .advise("restart it, or give --config the file that it was started with"),
+        },
         None => Finding::note(format!(
             "the {role} end that runs here has other peers than the file"
         ))
         .advise("restart it, or give --config the file that it was started with"),
     };
     vec![finding]
+}
+
+/// The address of a far end that a near end connects to, and the one that the file has for it, if they differ.
+fn other_address(found: &Found, config: &Config) -> Option<(String, String)> {
+    config.dials.iter().find_map(|dial| {
+        let (key, given) = (dial.key.to_string(), dial.address.to_string());
+        let mut peers = found.status.peers.iter();
+        let peer = peers.find(|peer| peer.key == key)?;
+        let running = peer.address.clone().filter(|running| *running != given)?;
+        Some((running, given))
+    })
 }
 
 /// Where others run here: that none does is found by their check.

@@ -150,7 +150,8 @@ fn link(peer: &Peer, role: &str, context: &Context) -> Finding {
         (_, Some(_)) => Finding::problem(text, "see \"peers\""),
         (_, None) => Finding::problem(
             text,
-            "give --config FILE of the near end, which tests the peer",
+            "start the far end there, and compare its --listen with the near end's --peer (with --config FILE of the near \
+             end, doctor tests the peer)",
         ),
     }
 }

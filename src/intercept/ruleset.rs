@@ -68,10 +68,9 @@ fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
     let config =
         gateways::near_end_of(&arguments.config, &[]).map_err(
             |error| match gateways::config_of::<Far>(&arguments.config, &[]) {
-                Ok(_) => UsageError(anyhow!(
-                    "{file}: {error} (is this the file of a far end? It needs --far)"
-                ))
-                .into(),
+                Ok(_) => {
+                    UsageError(anyhow!("{error} (for the file of a far end, add --far)")).into()
+                }
                 Err(_) => error,
             },
         )?;

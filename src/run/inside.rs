@@ -76,9 +76,15 @@ pub(super) fn become_program(command: &[OsString]) -> ! {
         true => " (give the program and its arguments as separate words)",
         false => "",
     };
-    stderr::warn(format_args!(
-        "cannot run \"{program_name}\": {error}{advice}"
-    ));
+    let is_on_path = error.kind() == io::ErrorKind::NotFound && !program_name.contains('/');
+    match is_on_path {
+        true => stderr::fail(format_args!(
+            "cannot find \"{program_name}\" on PATH{advice}"
+        )),
+        false => stderr::fail(format_args!(
+            "cannot run \"{program_name}\": {error}{advice}"
+        )),
+    }
     // As shells and env have it. A folder on the path that may not be read is an error of permission too.
     process::exit(match error.kind() {
         io::ErrorKind::NotFound => 127,

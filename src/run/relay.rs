@@ -2,7 +2,7 @@
 
 use std::{io, mem::discriminant, str::FromStr, time::Duration};
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use refrain_gateway::{
     acceptor::SpareDescriptors,
     address::parse_admin,
@@ -13,7 +13,7 @@ use refrain_gateway::{
 };
 use socket2::SockRef;
 use tokio::{
-    io::copy_bidirectional_with_sizes,
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional_with_sizes},
     net::{TcpListener, TcpStream},
     time::{sleep, timeout},
 };
@@ -58,8 +58,10 @@ impl Proxy {
         }
     }
 
-    /// Connects to the proxy and says nothing, to see that it is there.
+    /// Connects to the proxy and greets it, to see that it is there, and a SOCKS5 proxy.
     pub(super) async fn check(&self) -> anyhow::Result<()> {
+        /// The version, and the ways to sign in: none, and a password (RFC 1928, section 3).
+        const GREETING: [u8; 4] = [5, 2, 0, 2];
         let connected = timeout(CHECK_TIMEOUT, TcpStream::connect(self.address.to_string()));
         let connected = connected.await.unwrap_or_else(|_| {
             Err(io::Error::new(
@@ -67,9 +69,21 @@ impl Proxy {
                 "no answer within 5s",
             ))
         });
-        connected
-            .map(drop)
-            .map_err(|error| anyhow!("{}", self.unreachable(&error)))
+        let mut proxy = connected.map_err(|error| anyhow!("{}", self.unreachable(&error)))?;
+        let greeted = timeout(CHECK_TIMEOUT, async {
+            proxy.write_all(&GREETING).await?;
+            let mut answer = [0; 2];
+            proxy.read_exact(&mut answer).await.map(|_| answer)
+        });
+        match greeted.await {
+            Ok(Ok([5, _])) => Ok(()),
+            // Its list of clients may not have this one, which each connection reports.
+            Ok(Err(_)) => Ok(()),
+            Ok(Ok(_)) | Err(_) => bail!(
+                "{} does not answer as a SOCKS5 proxy (give the port of the near end's --socks5)",
+                self.address
+            ),
+        }
     }
 
     fn unreachable(&self, error: &io::Error) -> String {

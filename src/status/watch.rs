@@ -34,7 +34,7 @@ async fn watch_until_stopped(
             tokio::time::sleep(interval).await;
             match shown(arguments).await {
                 Ok(tables) => screen.show(&tables)?,
-                Err(error) => screen.show(&format!("refrain: {}\n", crate::in_words(&error)))?,
+                Err(error) => screen.show(&format!("error: {}\n", crate::in_words(&error)))?,
             }
         }
     };

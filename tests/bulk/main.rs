@@ -97,10 +97,7 @@ fn without_a_gpu_it_says_so_and_with_one_it_finds_the_same() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
             assert_eq!(output.status.code(), Some(1));
-            assert_eq!(
-                said,
-                format!("refrain: --method {method}: no CUDA device\n")
-            );
+            assert_eq!(said, format!("error: --method {method}: no CUDA device\n"));
             continue;
         }
         let expected = json(&bulk(songs.path(), &[".", "--json"]));

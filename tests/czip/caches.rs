@@ -25,7 +25,7 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
         assert_eq!(error.matches(hint).count(), 1, "{error}");
     }
     let server = Server::start(archive(&world, b"content"), u64::MAX);
-    let expected = "refrain: --cache: cannot open \"content\": it is a file, not a directory\n";
+    let expected = "error: --cache: cannot open \"content\": it is a file, not a directory\n";
     for command in ["get", "extract"] {
         let command = [command, &server.url(), "-o", "out", "--cache", "content"];
         let (_, error) = world.fails(&command);
@@ -34,7 +34,7 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
     let origin = server.url();
     let (_, error) = world.fails(&["get", &origin, "-o", "nowhere/out"]);
     let expected_of_output = "\"nowhere/out\": its directory does not exist\n";
-    assert_eq!(error, format!("refrain: cannot write {expected_of_output}"));
+    assert_eq!(error, format!("error: cannot write {expected_of_output}"));
     let proxy = ["proxy", "--origin", &origin, "--cache", "content"];
     let (_, error) = world.fails(&[&proxy[..], &["--listen", "127.0.0.1:0"]].concat());
     assert_eq!(error, expected);

@@ -248,7 +248,7 @@ fn options_say_how_an_archive_is_made() {
 fn a_directory_is_not_opened_as_an_archive() {
     let world = World::new();
     world.write("d/file", b"content");
-    let expected = "refrain: cannot open \"d\": it is a directory, not an archive\n";
+    let expected = "error: cannot open \"d\": it is a directory, not an archive\n";
     for command in ["list", "cat", "verify"] {
         let (_, error) = world.fails(&[command, "d"]);
         assert_eq!(error, expected);
@@ -287,7 +287,8 @@ fn damage_is_found_and_named() {
     ] {
         let (code, error) = world.fails(arguments);
         assert_eq!(code, Some(1), "{arguments:?}");
-        assert!(error.starts_with("refrain: file.czip: frame "), "{error}");
+        let (_, said) = error.split_once(": ").expect("a level");
+        assert!(said.starts_with("file.czip: frame "), "{error}");
     }
     archive.truncate(middle);
     world.write("file.czip", &archive);
@@ -325,7 +326,7 @@ fn damage_is_found_and_named() {
         ("cut", "truncated"),
     ] {
         let (_, error) = world.fails(&["stat", name]);
-        let first = format!("refrain: cannot open \"{name}\": ");
+        let first = format!("error: cannot open \"{name}\": ");
         assert!(error.starts_with(&first), "{error}");
         assert!(error.contains(words), "{error}");
         assert_eq!(error.matches(&format!("\"{name}\"")).count(), 1, "{error}");

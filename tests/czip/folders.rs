@@ -156,7 +156,7 @@ fn where_no_file_is_intact_none_is_said_to_be_extracted() {
     world.write("d.czip", &damaged);
     let (code, error) = world.fails(&["extract", "d.czip", "-o", "out", "--skip-damaged"]);
     assert_eq!(code, Some(1));
-    let expected = "refrain: no file is intact; 1 file skipped because of damage\n";
+    let expected = "error: no file is intact; 1 file skipped because of damage\n";
     assert!(error.ends_with(expected), "{error}");
 }
 

@@ -388,7 +388,7 @@ fn a_full_disk_is_named_and_the_same_command_goes_on() {
     let large = Server::start(archive(&world, &noise(2, 4 << 20)), u64::MAX);
     let (_, error) = world.fails(&["get", &large.url(), "-o", "disk/out"]);
     assert!(
-        error.starts_with("refrain: cannot write \"disk/out.part/")
+        error.starts_with("error: cannot write \"disk/out.part/")
             && error.contains("No space left"),
         "{error}"
     );
@@ -486,7 +486,7 @@ fn a_get_of_a_damaged_archive_is_not_to_be_resumed() {
     let server = Server::start(archive, u64::MAX);
     let (code, error) = world.fails(&["get", &server.url(), "-o", "out"]);
     assert_eq!(code, Some(1));
-    let begin = format!("refrain: cannot read \"{}\": frame ", server.url());
+    let begin = format!("error: cannot read \"{}\": frame ", server.url());
     assert!(error.starts_with(&begin), "{error}");
     assert!(error.contains("ask for a new archive"), "{error}");
     assert!(error.ends_with("rm -r out.part)\n"), "{error}");

@@ -146,7 +146,7 @@ fn what_is_wrong_with_a_file_is_found() {
 
     let missing = site.path("missing.toml").display().to_string();
     let found = doctor(&site, &["--config", &missing]);
-    found.expect("problem", "file", &["no such file", &missing]);
+    found.expect("problem", "file", &["does not exist", &missing]);
 
     // A port of another program, and an address of another machine.
     let other = TcpListener::bind("127.0.0.1:0").expect("a port");

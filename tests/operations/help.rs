@@ -139,7 +139,7 @@ fn what_cannot_be_printed_is_an_error() {
         let ran = ran.expect("it runs");
         let error = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(1), "{arguments:?}: {error}");
-        let is_named = error.starts_with("refrain: cannot write to standard output: ");
+        let is_named = error.starts_with("error: cannot write to standard output: ");
         assert!(is_named, "{arguments:?}: {error}");
     }
 }

@@ -71,7 +71,7 @@ fn own_address(client: SocketAddr) -> SocketAddr {
 
 /// An address that cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}: cannot listen on {address}: {error}{}", hint(error, address.port()))]
+#[error("--{}: cannot listen on {address}: {error}{}", what.replace('_', "-"), hint(error, address.port()))]
 pub struct BindError {
     what: String,
     address: SocketAddr,

@@ -16,7 +16,7 @@ use std::{
 };
 
 use refrain_proto::{
-    Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason,
+    Event, FlowId, LaneFault, LaneId, Link, LinkFault, Moment, ResetReason, Role,
     codes::refusal,
     counters::LinkCounters,
     link::{LinkStatus, OpenError},
@@ -467,7 +467,16 @@ impl SharedLink {
                 }
             }
             (1.., 0) if state.link.peer_is_draining() => {
-                tracing::info!(peer = %self.label(), "the link is down: the peer has shut down");
+                // A site may be offline. Clients of a near end have no other link.
+                match state.link.role() {
+                    Role::Near => tracing::warn!(
+                        peer = %self.label(),
+                        "the link is down: the far end has shut down"
+                    ),
+                    Role::Far => {
+                        tracing::info!(peer = %self.label(), "the link is down: the peer has shut down");
+                    }
+                }
             }
             (1.., 0) => {
                 let of_link = state.link.fault().map(|fault| fault.to_string());

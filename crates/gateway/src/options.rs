@@ -465,8 +465,8 @@ options! {
              `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Let the peer reach this target from this end");
         CLIENT_ADDRESSES = OptionSpec::new(FAR, "client_addresses", "ADDRESS|RANGE", Nothing,
-            "Connect from a client's own address, if it is among these and a near end's rule has client_address=keep: \
-             an address, or a range such as 10.0.0.0/8 or fd00::/8. The peer can then use any of these addresses. This \
+            "Connect from these addresses of clients in their place: an address, or a range such as 10.0.0.0/8 or \
+             fd00::/8. This applies to rules of near ends with client_address=keep. The peer can then use any of these addresses. This \
              end needs CAP_NET_RAW, and `refrain intercept on --far`. Reloaded on SIGHUP.").repeats().reloads(FAR)
             .brief("Connect from these clients' own addresses");
         ORIGIN_CA = OptionSpec::new(FAR, "origin_ca", "FILE",
@@ -485,8 +485,8 @@ options! {
              `Authorization`, unless they are `public`, `s-maxage` or `immutable`, or have a digest in their path. \
              `bypass`: they are neither cached, nor compressed, nor stored, so their length shows nothing about others. \
              `cache`: as other bodies, so that repeats are found, for example in private git repositories. `secret-safe`: \
-             all answers are sent so, with their heads, but those that are `public`, `s-maxage` or `immutable`, or have a \
-             digest in their path. Near ends can ask for this too, for their own requests. Reloaded on SIGHUP.").reloads(FAR);
+             all answers are sent this way, with their heads, except those that are `public`, `s-maxage` or `immutable`, or \
+             have a digest in their path. Near ends can ask for this too, for their own requests. Reloaded on SIGHUP.").reloads(FAR);
         SECRET_SAFE = OptionSpec::new(NEAR, "secret_safe", "", Nothing,
             "Send requests to the HTTPS sites of `service` and `open`, and their answers, such that their length shows \
              nothing about other data: they are neither cached, nor compressed, nor stored. Repeats are found only in answers \

@@ -475,22 +475,27 @@ fn shown(text: &str) -> String {
 }
 
 fn missing_in_words(required: &[&OptionSpec], one_of: &[&OptionSpec]) -> String {
-    let list = |name: fn(&OptionSpec) -> String| {
-        let names = |specs: &[&OptionSpec]| {
-            let names: Vec<String> = specs.iter().copied().map(name).collect();
-            names.join(", ")
-        };
-        match (required, one_of) {
-            (required, []) => names(required),
-            ([], one_of) => format!("one of: {}", names(one_of)),
-            _ => format!("{}, and one of: {}", names(required), names(one_of)),
-        }
+    let list = |specs: &[&OptionSpec], name: fn(&OptionSpec) -> String| {
+        let names: Vec<String> = specs.iter().copied().map(name).collect();
+        names.join(", ")
     };
-    let keys = list(|spec| spec.key.to_owned());
-    format!(
-        "missing: {} (in a configuration file: {keys})",
-        list(OptionSpec::flag)
-    )
+    let mut parts = Vec::new();
+    if !required.is_empty() {
+        parts.push(format!(
+            "{} (in a configuration file: {})",
+            list(required, OptionSpec::flag),
+            list(required, |spec| spec.key.to_owned())
+        ));
+    }
+    if !one_of.is_empty() {
+        let listeners = one_of.iter().copied().filter(|spec| **spec != ALLOW);
+        let listeners: Vec<_> = listeners.collect();
+        parts.push(format!(
+            "one of: {}, or --allow if only the far end has listeners",
+            list(&listeners, OptionSpec::flag)
+        ));
+    }
+    format!("missing: {}", parts.join(", and "))
 }
 
 fn hint(nearest: &Option<impl fmt::Display>) -> String {

@@ -20,6 +20,10 @@ pub const MESSAGE_BYTES_MAX: usize = 4 + 1 + 255 + 2;
 /// No login of a client is longer than this: two lengths with 255 bytes each.
 pub const LOGIN_BYTES_MAX: usize = 1 + 2 * (1 + 255);
 
+/// The answer to a client of HTTP.
+const NO_HTTP: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
+    refrain: this port is a SOCKS proxy: use socks5h://HOST:PORT (--http-proxy serves HTTP clients)\n";
+
 /// The answer to a login that is right.
 pub(crate) const LOGIN_ACCEPTED: [u8; 2] = [LOGIN_VERSION, GRANTED];
 
@@ -185,6 +189,8 @@ impl Socks5Error {
     pub fn reply(&self) -> Option<Vec<u8>> {
         const NO_ACCEPTABLE_METHOD: u8 = 0xff;
         match self {
+            // A letter begins the request of an HTTP client.
+            Socks5Error::Version(b'A'..=b'Z') => Some(NO_HTTP.as_bytes().to_vec()),
             Socks5Error::Version(_) => None,
             Socks5Error::NoMethod | Socks5Error::NoPassword => {
                 Some(vec![VERSION, NO_ACCEPTABLE_METHOD])
@@ -385,6 +391,8 @@ mod tests {
         assert_eq!(greeting(&[5, 1, 2]), Socks5Error::NoMethod);
         assert_eq!(greeting(&[5, 0]), Socks5Error::NoMethod);
         assert_eq!(Socks5Error::Version(4).reply(), None);
+        let to_http = Socks5Error::Version(b'C').reply().expect("an answer");
+        assert!(to_http.starts_with(b"HTTP/1.1 400 "));
         assert_eq!(Socks5Error::NoMethod.reply(), Some(vec![5, 0xff]));
         let unasked = parse_greeting(&[5, 1, 0], Method::Password).unwrap_err();
         assert_eq!(unasked, Socks5Error::NoPassword);

@@ -62,13 +62,13 @@ pub enum TargetError {
     #[error("the port must be a number from 1 to 65535")]
     BadPort,
     /// Brackets around something else than an IPv6 address, or an IPv6 address without them.
-    #[error("an IPv6 address must be in brackets, as in [::1]:80")]
+    #[error("an IPv6 address must be in brackets, as in [::1] or [::1]:7000")]
     BadIpv6,
     /// More colons than a host and a port have.
     #[error("too many colons: expected HOST:PORT")]
     Colons,
     /// A URL where a host and a port belong, and what to write instead.
-    #[error("a URL: write {0}")]
+    #[error("expected a host and a port, not a URL: write {0}")]
     Url(String),
     /// An empty name, an empty label, or a byte that host names do not have.
     #[error("not a host name: expected letters, digits, '-', '_' and '.'")]

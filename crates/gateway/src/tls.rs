@@ -60,7 +60,8 @@ pub struct ClientTls {
 pub enum TlsError {
     /// The peer proved a key that this end does not accept.
     #[error(
-        "{peer} presented key {presented}, which is not in --peer-key (compare it with `refrain keygen --show FILE` there)"
+        "{peer} presented key {presented}, which is not in --peer-key here (if `refrain keygen --show FILE` on that machine \
+         prints this key, put it into --peer-key here; otherwise another machine answers at this address)"
     )]
     WrongKey {
         /// The peer's address.

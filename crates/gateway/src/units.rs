@@ -138,7 +138,7 @@ const MILLISECONDS: Scale = Scale {
     ],
     aliases: &[("m", 60_000)],
     known: "ms, s, m, min, h, d",
-    example: "4s",
+    example: "500ms",
 };
 
 impl FromStr for ByteSize {

@@ -311,7 +311,7 @@ pub enum ConnectionError {
         limit: Duration,
     },
     /// The server sent nothing for too long.
-    #[error("no data was received for too long")]
+    #[error("the server sent no data within the time-out")]
     Silence,
     /// The proxy does not connect us to the server.
     #[error("the proxy {proxy} failed: {why}")]
@@ -447,9 +447,9 @@ fn not_found(why: &str) -> String {
     let why = why.rsplit(": ").next().unwrap_or(why);
     match why.starts_with("Temporary failure") {
         true => {
-            format!("its name cannot be resolved now: {why} (check this machine's network and DNS)")
+            format!("its host cannot be resolved now: {why} (check this machine's network and DNS)")
         }
-        false => format!("its name was not found: {why}"),
+        false => format!("its host cannot be resolved: {why}"),
     }
 }
 

@@ -23,13 +23,13 @@ pub enum ConnectError {
     /// Its name cannot be looked up.
     #[error(
         "cannot resolve {peer}: {} (check the name, and this machine's DNS)",
-        cause(source)
+        cause(error)
     )]
     Name {
         /// The far end.
         peer: String,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// Its name has no address.
     #[error("cannot resolve {0}: the name has no address")]
@@ -182,8 +182,8 @@ async fn tunnel(
     let not_through = |error| not_through(peer, proxy, error);
     let (mut tcp, address) = open(proxy.address()).await.map_err(|error| match error {
         ConnectError::Tcp { error, .. } => not_through(TunnelError::Unreached(error)),
-        ConnectError::Name { source, .. } => {
-            let reason = format!("cannot resolve its name: {}", cause(&source));
+        ConnectError::Name { error, .. } => {
+            let reason = format!("cannot resolve its name: {}", cause(&error));
             not_through(TunnelError::Unreached(io::Error::other(reason)))
         }
         error => error,
@@ -198,9 +198,9 @@ async fn open(host: &Target) -> Result<(TcpStream, SocketAddr), ConnectError> {
     let host = host.to_string();
     let addresses = lookup_host(&host)
         .await
-        .map_err(|source| ConnectError::Name {
+        .map_err(|error| ConnectError::Name {
             peer: host.clone(),
-            source,
+            error,
         })?;
     let mut failure = ConnectError::NoAddress(host.clone());
     for address in addresses {

@@ -44,9 +44,12 @@ impl Client {
                     let reason = format!("refused a SOCKS5 client: {error}");
                     self.listener.refuse(&error, reason);
                 }
-                self.connection
-                    .write_all(&error.reply().unwrap_or_default())
-                    .await
+                let reply = error.reply().unwrap_or_default();
+                match error {
+                    // What it sent has no reader: a reset would overtake the answer.
+                    Socks5Error::Version(_) => self.answer(&reply).await,
+                    _ => self.connection.write_all(&reply).await,
+                }
             }
             Err(Stop::Io(error)) => Err(error),
         }

@@ -249,7 +249,7 @@ fn socks_proxies_of_all_kinds_lead_to_the_server() {
         through(&format!("socks5://{address}")),
     );
     let error = error.expect_err("it has no address").to_string();
-    assert!(error.contains("name was not found"), "{error}");
+    assert!(error.contains("cannot be resolved"), "{error}");
     // Nobody listens at the proxy.
     let error = Remote::open(&origin.url(), through("socks5://127.0.0.1:9"));
     let error = error.expect_err("there is no proxy").to_string();

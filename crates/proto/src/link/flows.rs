@@ -1,6 +1,6 @@
 //! The applications' side of a link: opening, writing, reading, ending flows.
 
-use super::{Event, Link, ResetReason, keys_where};
+use super::{Event, Link, ResetReason, Role, keys_where};
 use crate::{
     flow::Flow,
     frame::{FlowId, Frame, LaneId},
@@ -354,6 +354,12 @@ impl Link {
         for lane in keys_where(&self.lanes, |lane| lane.is_up) {
             self.send_control(lane, &Frame::Drain);
         }
+    }
+
+    /// Which end of the pair this is.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
     }
 
     /// Whether the other end takes no new flows: it is about to stop.

@@ -47,7 +47,7 @@ through=(--registry "http://$SERVICE/")
 [[ $SCHEME = service ]] || through=(--noproxy "" --proxy "http://$NEAR" --https-proxy "http://$NEAR")
 [[ $SCHEME = opened ]] && trusted=ca/root.pem || trusted=cert.pem
 install app --cafile $trusted "${through[@]}" $packages
-# A service is the address of files in what npm locks.
+# npm locks the address of the service.
 sed -i "s|http://$SERVICE/|$REGISTRY/|" app/package-lock.json app/node_modules/.package-lock.json
 diff -r direct app
 [[ -e app/node_modules/${packages%%@*} ]]
