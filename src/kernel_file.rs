@@ -13,6 +13,9 @@ pub(crate) fn text_of(path: impl AsRef<Path>) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// The capability to connect from the addresses of others, and to mark packets.
+pub(crate) const CAP_NET_RAW: u32 = 13;
+
 /// Whether the process of such a file below `/proc` has the capability with this number.
 pub(crate) fn has_capability(status: &str, capability: u32) -> Option<bool> {
     let mut lines = status.lines();

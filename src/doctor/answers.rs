@@ -9,13 +9,10 @@ use super::{Finding, context::Context, firewall, keeper};
 use crate::{
     in_words,
     intercept::Loaded,
-    kernel_file::{has_capability, text_of},
+    kernel_file::{CAP_NET_RAW, has_capability, text_of},
     system_program,
     table::age,
 };
-
-/// The capability to connect from the addresses of clients.
-const CAP_NET_RAW: u32 = 13;
 
 /// A failure is a problem for so many seconds: nothing shows that its cause is gone.
 const REPORTED_S: f64 = 3600.0;

@@ -6,11 +6,9 @@ use std::{fs, os::unix::fs::MetadataExt};
 use refrain_gateway::intercept::rule::InterceptRule;
 
 use crate::{
-    kernel_file::{has_capability, text_of},
+    kernel_file::{CAP_NET_RAW, has_capability, text_of},
     local::Found,
 };
-
-const CAP_NET_RAW: u32 = 13;
 
 /// The processes of far ends in this network whose connections these rules redirect, if the near end runs as `user`.
 pub(crate) fn redirected_far_ends<'a>(

@@ -29,7 +29,7 @@ names! {
         Bypass = "bypass",
         /// As others.
         Cache = "cache",
-        /// As secret bytes, and so is all else of answers, but of those that are for all clients.
+        /// As secret bytes, like all other bytes of answers, except answers that are for all clients.
         SecretSafe = "secret-safe",
     }
 }

@@ -10,7 +10,7 @@
 //! chain answers   answers to connections that a gateway makes from clients' addresses: they come here
 //! chain held..    the first packets of connections of `refusal=exact`: the near end decides about each
 //! chain ended..   what it refuses of these
-//! chain quic      counts what comes by QUIC, which is not intercepted
+//! chain quic      counts packets of QUIC, which are not intercepted
 //! chain refused.. what `action=reject` and `quic=reject` refuse, before the chains above change destinations
 //! ```
 

@@ -140,10 +140,8 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
                 in_the_way,
             };
             let script = [script, CHECK].concat();
-            let near: &[&str] = match url == opened {
-                true => &nginx::OPENED,
-                false => &[],
-            };
+            let scheme = if url == opened { "opened" } else { "" };
+            let near = nginx::near_options(scheme);
             bench.pair(server, &[], near)?.row(
                 title,
                 &script,

@@ -13,7 +13,15 @@ pub(super) const CERTIFICATE: &str = "\
 ";
 
 /// Options of a near end that opens TLS to servers of this machine, by the name of loopback, with a CA of [`authority`].
-pub(super) const OPENED: [&str; 4] = ["--open", "localhost:*", "--ca", "/mnt/ca"];
+const OPENED: [&str; 4] = ["--open", "localhost:*", "--ca", "/mnt/ca"];
+
+/// What a near end needs for clients that use this scheme, which is `opened` for opened names.
+pub(super) fn near_options(scheme: &str) -> &'static [&'static str] {
+    match scheme {
+        "opened" => &OPENED,
+        _ => &[],
+    }
+}
 
 /// Makes the CA. Clients trust `ca/root.pem`.
 pub(super) fn authority(bench: &Bench) -> anyhow::Result<()> {

@@ -123,10 +123,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             ("OLD", packages.old),
             ("NEW", packages.new),
         ];
-        let near: &[&str] = match packages.scheme {
-            "opened" => &nginx::OPENED,
-            _ => &[],
-        };
+        let near = nginx::near_options(packages.scheme);
         bench
             .pair(server, &[], near)?
             .row(title, INSTALL, &variables)

@@ -150,10 +150,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             ("OLD", package.old),
             ("NEW", package.new),
         ];
-        let near: &[&str] = match package.scheme {
-            "opened" => &nginx::OPENED,
-            _ => &[],
-        };
+        let near = nginx::near_options(package.scheme);
         bench
             .pair(server, &[], near)?
             .row(title, DOWNLOAD, &variables)

@@ -95,7 +95,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             ".",
             tls,
             "opened",
-            &nginx::OPENED,
+            nginx::near_options("opened"),
             "nothing",
         )?,
         crawl(
