@@ -68,7 +68,7 @@ pub(crate) struct BulkArguments {
     /// `auto` selects the fastest method, by a short measurement if there is enough data. `pipeline` uses
     /// all threads and vector instructions of this machine. `harens` also uses its CUDA GPUs, which find
     /// chunk ends. `naive` and `cuda` are for comparison: `naive` uses one thread and works byte by byte,
-    /// `cuda` uses one thread and a GPU. All methods find the same.
+    /// `cuda` uses one thread and a GPU. All methods find the same repeats.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_method)]
     method: Asked,
     /// Cut chunks of this average size [default: 2KiB]

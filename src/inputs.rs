@@ -23,7 +23,7 @@ pub(crate) struct InputArguments {
     /// Read these files and directories; `-` is standard input
     ///
     /// Directories are read with all their content. Sockets, pipes and devices in them are skipped and
-    /// counted. Unreadable files and directories are reported and skipped, and the exit code is 1.
+    /// counted. Unreadable files and directories in them are reported and skipped, and the exit code is 1.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub inputs: Vec<PathBuf>,
     /// Skip matching files and directories, such as '*.o'
@@ -38,7 +38,7 @@ pub(crate) struct InputArguments {
     pub exclude: Vec<String>,
     /// Skip the content of other file systems
     ///
-    /// A directory on another file system than its FILE or DIR is treated as empty.
+    /// A directory on a different file system from its FILE or DIR is treated as empty.
     #[arg(long)]
     pub one_file_system: bool,
 }

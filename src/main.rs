@@ -187,10 +187,10 @@ enum Command {
     /// HOST:PORT or --admin SOCKET chooses one.
     #[command(after_long_help = each_option!("--wait, --json, --json-log"))]
     Check(check::CheckArguments),
-    /// Find problems of this machine and its gateways, and print the next steps
+    /// Find problems with this machine and its gateways, and print the next steps
     ///
     /// Checks the gateways that run here, the kernel and the firewall. With --config it also checks this file, and each
-    /// peer of a near end: it makes a connection there, which the far end logs. Otherwise it changes nothing. Some checks
+    /// peer of a near end: it makes a connection there, which the far end logs. Apart from that, it changes nothing. Some checks
     /// need root. All take at most about 10 seconds.
     #[command(
         after_help = "Exit codes: 0 no problem, 1 a problem.\n\nExample, as root:\n  refrain doctor --config /etc/refrain/near.toml"
@@ -205,7 +205,7 @@ enum Command {
     Watchdog,
     /// Print the version, the commit and the target
     Version,
-    /// Print the completion script of a shell
+    /// Print the completion script for a shell
     #[command(
         after_help = "Example, for bash:\n  refrain completions bash >~/.local/share/bash-completion/completions/refrain"
     )]

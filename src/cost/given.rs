@@ -67,7 +67,9 @@ fn parse_traffic(text: &str) -> Result<ByteSize, String> {
         // As a number of bytes, it is hardly meant.
         Ok(_) | Err(UnitError::TooFine) if text.trim().parse::<f64>().is_ok() => {
             let number = text.trim();
-            Err(format!("the unit is missing (such as {number}GB)"))
+            Err(format!(
+                "the unit is missing (write, for example, {number}GB)"
+            ))
         }
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
@@ -95,7 +97,9 @@ fn parse_share(text: &str) -> Result<f64, String> {
             .ok_or_else(|| "must be from 0% to 100%, such as 30%".to_owned()),
         // 0.5 may be half of a percent, or the half.
         None => match percent_of(text).filter(|&percent| percent > 1.0) {
-            Some(percent) => Err(format!("the percent sign is missing (such as {percent}%)")),
+            Some(percent) => Err(format!(
+                "the percent sign is missing (write, for example, {percent}%)"
+            )),
             None => Err("must be from 0% to 100% with the percent sign, such as 30%".to_owned()),
         },
     }
@@ -126,7 +130,10 @@ mod tests {
         for text in ["30", "0.3", "-1%", "101%", "NaN%", "inf%", "%", ""] {
             assert!(parse_share(text).is_err(), "{text}");
         }
-        for (text, advice) in [("30", "such as 30%"), ("0.5", "with the percent sign")] {
+        for (text, advice) in [
+            ("30", "write, for example, 30%"),
+            ("0.5", "with the percent sign"),
+        ] {
             let error = parse_share(text).expect_err(text);
             assert!(error.contains(advice), "{error}");
         }
@@ -136,8 +143,8 @@ mod tests {
         }
         assert!(parse_traffic("0").is_err() && parse_traffic("9.1TB").is_ok());
         for (text, advice) in [
-            ("9.1", "the unit is missing (such as 9.1GB)"),
-            ("5", "the unit is missing (such as 5GB)"),
+            ("9.1", "the unit is missing (write, for example, 9.1GB)"),
+            ("5", "the unit is missing (write, for example, 5GB)"),
             ("0.5B", "a fraction of"),
             ("x", "a number and a unit"),
         ] {

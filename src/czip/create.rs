@@ -92,7 +92,7 @@ pub(crate) struct CreateArguments {
     /// Write the archive in one pass, without seeking back: its final header is at the end
     #[arg(long)]
     stream: bool,
-    /// Compress up to this size of chunks together [default: 256KiB]
+    /// Compress chunks together, up to this size [default: 256KiB]
     ///
     /// At most 8MiB, and only in profile `small`. 0 compresses each chunk separately.
     #[arg(long, value_name = "SIZE", value_parser = parse_frame_size)]

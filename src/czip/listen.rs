@@ -19,7 +19,7 @@ pub(super) struct ListenArguments {
     /// Listen on this port of loopback, or on this local address; `*:PORT` is all addresses
     #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_listen)]
     listen: SocketAddr,
-    /// Let running transfers continue for at most this time after SIGTERM or Ctrl-C
+    /// Let running transfers continue for at most this long after SIGTERM or Ctrl-C
     ///
     /// The rest is cut off then. A second signal ends the program at once.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time)]

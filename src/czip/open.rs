@@ -43,7 +43,7 @@ pub(super) struct AccessArguments {
     pub keys: UnlockArguments,
     #[command(flatten)]
     headers: HeaderArguments,
-    /// Wait at most this time for a silent server
+    /// Wait at most this long for a silent server
     ///
     /// If the server does not begin or continue its answer, the request is repeated, up to 5 times in a row.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time_to_wait)]

@@ -48,7 +48,7 @@ pub(super) struct ProxyArguments {
     /// If the origin cannot be reached then, cached data is still served, stale or not.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = bounded::time)]
     recheck: TimeSpan,
-    /// Wait at most this time for the origin to begin or continue an answer
+    /// Wait at most this long for the origin to begin or continue an answer
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = bounded::time_to_wait)]
     timeout: TimeSpan,
     /// Trust the certificates in this PEM file instead of the system's

@@ -540,7 +540,11 @@ fn resolve_memory(settings: &Settings) -> Result<ByteSize, ConfigError> {
         MEMORY_BYTES_MIN.. => Ok(memory),
         _ => Err(settings.wrong(
             &MEMORY,
-            wrong_size("expected 40MiB or more (for the smallest link)", memory),
+            wrong_size(
+                "expected 40MiB or more (for the smallest link)",
+                MEMORY_BYTES_MIN,
+                memory,
+            ),
         )),
     }
 }
@@ -550,7 +554,11 @@ fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, Conf
     if !CACHE_BYTES.contains(&cache.0) {
         return Err(settings.wrong(
             &CACHE_SIZE,
-            wrong_size("expected a size from 1MiB to 4GiB", cache),
+            wrong_size(
+                "expected a size from 1MiB to 4GiB",
+                *CACHE_BYTES.start(),
+                cache,
+            ),
         ));
     }
     if cache.0 <= memory.0 / 2 {
@@ -574,12 +582,13 @@ fn whole_number(text: &str) -> Result<usize, &'static str> {
     text.parse().map_err(|_| "expected a whole number")
 }
 
-/// What is wrong with a size. A few bytes are most likely a number without its unit.
-fn wrong_size(expected: &str, found: ByteSize) -> String {
+/// What is wrong with a size that must be at least `min`. A few bytes are most likely a number without its unit.
+fn wrong_size(expected: &str, min: u64, found: ByteSize) -> String {
     match found.0 {
         bytes @ 1..1024 => {
             let plural = if bytes == 1 { "" } else { "s" };
-            format!("{expected}, found {bytes} byte{plural} (add a unit, such as {bytes}MiB)")
+            let unit = if bytes << 20 < min { "GiB" } else { "MiB" };
+            format!("{expected}, found {bytes} byte{plural} (add a unit, such as {bytes}{unit})")
         }
         _ => format!("{expected}, found {found}"),
     }

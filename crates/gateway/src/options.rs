@@ -356,7 +356,7 @@ options! {
         VIA_PROXY = OptionSpec::new(TO_PEER, "via_proxy", "http://[USER:PASSWORD@]HOST:PORT", Nothing,
             "Open lanes through this HTTP proxy, with its CONNECT method. The proxy resolves the names in `peer`. \
              Many proxies allow only port 443: then have the far end listen there too. A proxy that decrypts TLS cannot \
-             be used. In USER and PASSWORD, other characters than letters, digits and -._~ are written as %XX. Other \
+             be used. In USER and PASSWORD, write characters other than letters, digits and -._~ as %XX. Other \
              users of the machine can see flags, so set a password in the file.").secret()
             .brief("Connect through this HTTP proxy");
         KEY = OptionSpec::new(ALL, "key", "FILE", Required,
@@ -396,19 +396,19 @@ options! {
             .entrance(Entrance::Proxy)
             .brief("Serve an HTTP proxy");
         SERVICE = OptionSpec::new(NEAR, "service", "PORT=URL[,HOST...]|URL", Nothing,
-            "Serve this web site at a local port or address by plain HTTP, as in 5000=https://registry.example.org. \
+            "Serve this web site at a local port or address over plain HTTP, as in 5000=https://registry.example.org. \
              Clients use http://localhost:5000 instead of the site's URL. The far end speaks TLS with the site, and \
              verifies its certificate. Its --allow must cover the site. In full, the value is \
              [HOST:]PORT=URL[,HOST[:PORT]...][@PEER]. Redirects to a HOST also go through this listener. PEER is a \
-             peer's name or key. With only the site's URL, clients speak TLS with this end, at the URL's port of all \
+             peer's name or key. With only the site's URL, clients speak TLS with this end, on the URL's port on all \
              addresses, and it has the site's certificate (`cert`). https://[HOST:]PORT=URL is the same at another \
              address. URLs with postgres://, smtp://, imap:// or ldap:// are servers whose clients begin TLS after plain \
              messages. They also need the certificate. Beyond loopback it needs `clients` or `open_to_all`.")
             .repeats().with_commas().entrance(Entrance::Service)
             .brief("Serve a web site at a local port");
         CERT = OptionSpec::new(NEAR, "cert", "FILE", Nothing,
-            "Read the certificate of a `service` by its own name from this file: PEM, with those of the CAs between it \
-             and the root. It is read again when it changes. With several, each service has the first that is for its \
+            "Read the certificate of a `service` whose clients speak TLS with this end from this file: PEM, with those of \
+             the CAs between it and the root. Such a value is only a URL, or begins with one. It is read again when it changes. With several, each service has the first that is for its \
              name.").repeats()
             .brief("Read the certificate of a service");
         CERT_KEY = OptionSpec::new(NEAR, "cert_key", "FILE", Nothing,
@@ -420,7 +420,7 @@ options! {
              end then presents a certificate of `ca`, and the far end verifies the server's. Clients must trust the CA. \
              Those that do not, and servers that cannot be verified, pass unopened. Reloaded on SIGHUP.")
             .repeats().reloads(NEAR)
-            .brief("Open TLS to this name, by your own CA");
+            .brief("Open TLS to this name, with your own CA");
         CA = OptionSpec::new(NEAR, "ca", "DIR", Nothing,
             "Use the CA in this directory for `open`. `refrain ca init` makes it. Reloaded on SIGHUP.").reloads(NEAR);
         TRANSPARENT = OptionSpec::new(NEAR, "transparent", "[HOST:]PORT", Nothing,
@@ -438,9 +438,8 @@ options! {
              address, or get it in a header. quic=reject has browsers use TCP. With refusal=exact, clients \
              of servers that refuse see a refusal, not a reset. This needs CAP_NET_ADMIN. With on_refusal=direct, the near \
              end connects to servers itself if the far end refuses. on_failure=reset refuses connections while the \
-             near end does not work. By default they go direct. A \
-             change needs SIGHUP to `refrain intercept on`. Names are reloaded on \
-             SIGHUP.").repeats().with_commas().reloads(NEAR);
+             near end does not work. By default they go direct. After a change, send SIGHUP to `refrain intercept on` and to \
+             the near end.").repeats().with_commas().reloads(NEAR);
         ACCEPT_ENCODING = OptionSpec::new(NEAR, "accept_encoding", AcceptEncoding::NAMES, Value("identity"),
             "Choose the encodings that `http_proxy` and `service` ask origins for. `identity`: plain content, in which the \
              link finds repeats, and which it compresses. Upgrades, requests with `Cache-Control: no-transform` \
@@ -465,8 +464,8 @@ options! {
              `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Let the peer reach this target from this end");
         CLIENT_ADDRESSES = OptionSpec::new(FAR, "client_addresses", "ADDRESS|RANGE", Nothing,
-            "Connect from these addresses of clients in their place: an address, or a range such as 10.0.0.0/8 or \
-             fd00::/8. This applies to rules of near ends with client_address=keep. The peer can then use any of these addresses. This \
+            "Connect to targets from the clients' own addresses, if they are in this range: an address, or a range such as \
+             10.0.0.0/8 or fd00::/8. This applies to rules of near ends with client_address=keep. The peer can then use any of these addresses. This \
              end needs CAP_NET_RAW, and `refrain intercept on --far`. Reloaded on SIGHUP.").repeats().reloads(FAR)
             .brief("Connect from these clients' own addresses");
         ORIGIN_CA = OptionSpec::new(FAR, "origin_ca", "FILE",
@@ -482,15 +481,15 @@ options! {
         PRIVATE_ANSWERS = OptionSpec::new(FAR, "private_answers", PrivateAnswers::NAMES, Value("bypass"),
             "Choose how this end sends bodies that shared caches must not keep, of HTTPS sites that near ends open: \
              those with `Cache-Control: no-store` or `private`, and answers to requests with \
-             `Authorization`, unless they are `public`, `s-maxage` or `immutable`, or have a digest in their path. \
+             `Authorization`, unless `Cache-Control` has `public`, `s-maxage` or `immutable`, or their path has a digest. \
              `bypass`: they are neither cached, nor compressed, nor stored, so their length shows nothing about others. \
              `cache`: as other bodies, so that repeats are found, for example in private git repositories. `secret-safe`: \
-             all answers are sent this way, with their heads, except those that are `public`, `s-maxage` or `immutable`, or \
-             have a digest in their path. Near ends can ask for this too, for their own requests. Reloaded on SIGHUP.").reloads(FAR);
+             all answers are sent as with `bypass`, with their heads, except those whose `Cache-Control` has `public`, \
+             `s-maxage` or `immutable`, or whose path has a digest. Near ends can ask for this too, for their own requests. Reloaded on SIGHUP.").reloads(FAR);
         SECRET_SAFE = OptionSpec::new(NEAR, "secret_safe", "", Nothing,
             "Send requests to the HTTPS sites of `service` and `open`, and their answers, such that their length shows \
              nothing about other data: they are neither cached, nor compressed, nor stored. Repeats are found only in answers \
-             that are `public`, `s-maxage` or `immutable`, or have a digest in their path. Reloaded on SIGHUP.")
+             whose `Cache-Control` has `public`, `s-maxage` or `immutable`, or whose path has a digest. Reloaded on SIGHUP.")
             .reloads(NEAR);
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),

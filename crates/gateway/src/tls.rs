@@ -60,14 +60,16 @@ pub struct ClientTls {
 pub enum TlsError {
     /// The peer proved a key that this end does not accept.
     #[error(
-        "{peer} presented key {presented}, which is not in --peer-key here (if `refrain keygen --show FILE` on that machine \
-         prints this key, put it into --peer-key here; otherwise another machine answers at this address)"
+        "{peer} presented key {presented}, which is not in --peer-key here (if `refrain keygen --show FILE` there prints \
+         this key, put it into --peer-key here; otherwise {otherwise})"
     )]
     WrongKey {
         /// The peer's address.
         peer: String,
         /// The key that it presented.
         presented: PublicKey,
+        /// How a machine comes to be there that has another key than expected.
+        otherwise: &'static str,
     },
     /// The peer has this end's key.
     #[error(
@@ -184,7 +186,7 @@ impl ServerTls {
             Ok(Ok(stream)) => check_established(stream.into(), &peer),
             Ok(Err((error, stream))) => {
                 let _ = timeout(LINGER, linger(stream)).await;
-                Err(classify(error, &peer, self.own, NOT_A_NEAR_END))
+                Err(classify(error, &peer, self.own, &NOT_A_NEAR_END))
             }
         }
     }
@@ -230,13 +232,13 @@ impl ClientTls {
                 after: within,
             }),
             Ok(Ok(stream)) => check_established(stream.into(), &peer),
-            Ok(Err(error)) => Err(classify(error, &peer, self.own, NOT_A_FAR_END)),
+            Ok(Err(error)) => Err(classify(error, &peer, self.own, &NOT_A_FAR_END)),
         }
     }
 
     /// What an error on a connected stream means; above all that the peer refused this end's key.
     pub(crate) fn explain(&self, error: io::Error, peer: &str) -> TlsError {
-        classify(error, &peer, self.own, NOT_A_FAR_END)
+        classify(error, &peer, self.own, &NOT_A_FAR_END)
     }
 }
 
@@ -417,18 +419,25 @@ async fn linger(mut stream: impl ByteStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What a peer without TLS may be, for the near end that connected to it.
-const NOT_A_FAR_END: &str = "is it an HTTP server? --peer must name the --listen port of a far end";
+/// What may be there in place of an end.
+struct Other {
+    without_tls: &'static str,
+    with_unknown_key: &'static str,
+}
 
-/// What a peer without TLS may be, for the far end that it connected to.
-const NOT_A_NEAR_END: &str = "is it an HTTP client? only near ends may connect to this port";
+/// For the near end that connected to it.
+const NOT_A_FAR_END: Other = Other {
+    without_tls: "is it an HTTP server? --peer must name the --listen port of a far end",
+    with_unknown_key: "another machine has this address",
+};
 
-fn classify(
-    error: io::Error,
-    peer: &impl fmt::Display,
-    own: PublicKey,
-    hint: &'static str,
-) -> TlsError {
+/// For the far end that it connected to.
+const NOT_A_NEAR_END: Other = Other {
+    without_tls: "is it an HTTP client? only near ends may connect to this port",
+    with_unknown_key: "an unknown machine tried to connect",
+};
+
+fn classify(error: io::Error, peer: &impl fmt::Display, own: PublicKey, other: &Other) -> TlsError {
     let peer = peer.to_string();
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     let Some(reason) = inner else {
@@ -442,10 +451,14 @@ fn classify(
         };
     };
     match reason {
-        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) => {
-            match other.downcast_ref() {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(refused))) => {
+            match refused.downcast_ref() {
                 Some(&KeyNotAccepted(key)) if key == own => TlsError::OwnKey { peer },
-                Some(&KeyNotAccepted(presented)) => TlsError::WrongKey { peer, presented },
+                Some(&KeyNotAccepted(presented)) => TlsError::WrongKey {
+                    peer,
+                    presented,
+                    otherwise: other.with_unknown_key,
+                },
                 None => incompatible(reason, peer),
             }
         }
@@ -453,7 +466,10 @@ fn classify(
         rustls::Error::AlertReceived(AlertDescription::CertificateUnknown) => {
             TlsError::KeyRefused { peer, own }
         }
-        rustls::Error::InvalidMessage(_) => TlsError::NotTls { peer, hint },
+        rustls::Error::InvalidMessage(_) => TlsError::NotTls {
+            peer,
+            hint: other.without_tls,
+        },
         // Another program fails earlier, by its certificate or protocol.
         rustls::Error::DecryptError
         | rustls::Error::AlertReceived(AlertDescription::BadRecordMac) => {

@@ -30,7 +30,7 @@ pub enum UnitError {
         example: &'static str,
     },
     /// A number without the unit that it needs.
-    #[error("the unit is missing (such as {example})")]
+    #[error("the unit is missing (write, for example, {example})")]
     NoUnit {
         /// A quantity that would do.
         example: &'static str,

@@ -36,7 +36,8 @@ config! {
         /// The bound on disk.
         pub size: ByteSize = match settings.one(&STORE_SIZE)? {
             size @ ByteSize(..STORE_BYTES_MIN) => {
-                return Err(settings.wrong(&STORE_SIZE, wrong_size("expected 16MiB or more", size)));
+                let wrong = wrong_size("expected 16MiB or more", STORE_BYTES_MIN, size);
+                return Err(settings.wrong(&STORE_SIZE, wrong));
             }
             size => size,
         };

@@ -327,10 +327,10 @@ fn lanes_are_at_most_lanes_max_except_at_a_far_end_which_opens_none() {
 #[test]
 fn a_size_without_a_unit_is_said_to_be_bytes() {
     let fixture = Fixture::new();
-    for option in ["--cache-size", "--memory"] {
+    for (option, unit) in [("--cache-size", "MiB"), ("--memory", "GiB")] {
         for (number, found) in [("1", "1 byte"), ("5", "5 bytes")] {
             let error = fixture.far_fault(&[option, number]);
-            let part = format!("found {found} (add a unit, such as {number}MiB)");
+            let part = format!("found {found} (add a unit, such as {number}{unit})");
             assert!(error.contains(&part), "{error}");
         }
         let error = fixture.far_fault(&[option, "5kB"]);
@@ -338,7 +338,7 @@ fn a_size_without_a_unit_is_said_to_be_bytes() {
     }
     let store = ["--socks5", "0", "--store", "a", "--store-size", "5"];
     let error = fixture.near(&store).unwrap_err().to_string();
-    assert!(error.contains("such as 5MiB"), "{error}");
+    assert!(error.contains("such as 5GiB"), "{error}");
 }
 
 #[test]
