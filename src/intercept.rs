@@ -78,8 +78,8 @@ enum Command {
     /// The command stays until Ctrl-C, SIGTERM or `refrain intercept off`. Connections are redirected only while the near
     /// end runs and has a link: otherwise new connections go direct within half a second.
     ///
-    /// Rules are loaded again if another program removed them, if a control group was created or created again, and after
-    /// SIGHUP, which reads the file again. Each time, new connections go direct for about 0.2 s, and the counts of
+    /// Rules are loaded again if another program removed them, or if a control group was created or created again. SIGHUP
+    /// also loads them, from the file as it is then. Each time, new connections go direct for about 0.2 s, and the counts of
     /// connections start again from zero.
     On(OnArguments),
     /// End `refrain intercept on`, and remove the rules

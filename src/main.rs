@@ -95,8 +95,8 @@ macro_rules! gateway {
     version,
     long_version = version::LONG,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or configuration, 3 no link to the \
-                  peer (near --require-peer), 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM. \
+    after_help = "Exit codes: 0 done; 1 failed; 2 wrong arguments or configuration; 3 no link to the \
+                  peer (near --require-peer); 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM. \
                   far, near, czip serve and czip proxy exit with 0 after SIGTERM or Ctrl-C. run exits with \
                   the exit code of its program, or 125 to 127."
 )]
@@ -151,9 +151,9 @@ enum Command {
             run` failed. 126: the program cannot be run. 127: it was not found. The command ends when the program and \
             all its children have ended. SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on. SIGINT and SIGQUIT are \
             passed on too, unless a terminal sends them to the program itself.\n\n\
-            Programs inside cannot gain other users' rights (sudo, su), and cannot use abstract Unix sockets of the \
-            desktop, servers on this machine's loopback addresses, or ping. If a program asks a running service to \
-            connect for it, such as docker, that connection does not use the link. A name that does not exist looks \
+            Programs inside cannot gain other users' rights (sudo, su). They cannot use abstract Unix sockets of the \
+            desktop, servers on this machine's loopback addresses, or ping. Connections that running services, such \
+            as docker, make for a program do not use the link. A name that does not exist looks \
             like a connection that is refused, because only the far end resolves names."
     )]
     Run(run::RunArguments),
@@ -196,7 +196,7 @@ enum Command {
         after_help = "Exit codes: 0 no problem, 1 a problem.\n\nExample, as root:\n  refrain doctor --config /etc/refrain/near.toml"
     )]
     Doctor(doctor::DoctorArguments),
-    /// Estimate the saved traffic per month, its CPU hours, and the break-even price of traffic
+    /// Estimate the traffic saved per month, the CPU hours that this takes, and the break-even price of traffic
     Cost(cost::CostArguments),
     /// Measure how fast this machine encodes, decodes, stores, archives and carries data
     Bench(bench::BenchArguments),

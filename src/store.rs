@@ -63,7 +63,7 @@ struct StoreOptions {
 struct StatArguments {
     #[command(flatten)]
     store: StoreOptions,
-    /// Show the parts of the store, its age, and memory when open
+    /// Show the parts of the store, its age, and the memory that it needs when open
     #[arg(short, long, conflicts_with = "json")]
     verbose: bool,
 }
@@ -76,8 +76,7 @@ struct AddArguments {
     /// Store the history under this realm: the near end's --realm, or the far end's public key if it has none
     #[arg(long, value_name = "NAME", value_parser = parse_realm)]
     realm: String,
-    /// Also add private keys and other chunk stores, which are otherwise skipped, since predictions reveal
-    /// local data to the other end
+    /// Also add private keys and other chunk stores: predictions can reveal them to the other end
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -92,8 +91,8 @@ struct NewStoreOptions {
     /// Limit the store on disk to this size [default: unchanged, or 100GB for a new store]
     #[arg(long, env = "REFRAIN_STORE_SIZE", value_name = "SIZE", value_parser = bounded::store_size)]
     store_size: Option<ByteSize>,
-    /// Set the average chunk size of a new store, not counting --chunk-min: a power of two [default: 8KiB, so
-    /// that a chunk has about 10 KiB]
+    /// Set the average chunk size of a new store, not counting --chunk-min: a power of two [default: 8KiB,
+    /// for chunks of about 10 KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_average)]
     chunk_size: Option<u8>,
     /// Set the shortest chunk of a new store [default: 2KiB]

@@ -152,7 +152,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
                     continue;
                 }
                 crate::stderr::warn(format_args!(
-                    "the process that serves connections did nothing for {} s: killing it, so that they are reset",
+                    "the process that serves connections did nothing for {} s: killing it to reset them",
                     (silent * STEP).as_secs()
                 ));
                 pidfd_send_signal(&parent, Signal::KILL)?;

@@ -26,7 +26,7 @@ pub(super) struct CatArguments {
     /// Write only this file, named as in `list`, with or without `./` before it [default: all files, in order]
     #[arg(value_name = "PATH")]
     path: Option<OsString>,
-    /// Write only the bytes from START to before END, such as 1GiB-1GiB+64KiB, 100-200 or 4096-
+    /// Write only the bytes from START up to, but not including, END, such as 1GiB-1GiB+64KiB, 100-200 or 4096-
     ///
     /// A range that ends after the last byte is an error. 200K is 200000 bytes. 200KiB is 204800 bytes, which dd, head
     /// and tail call 200K. Only the needed parts of the archive are read.

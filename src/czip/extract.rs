@@ -39,8 +39,8 @@ Example:
 const AFTER_LONG_HELP: &str = "\
 Everything is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed. \
 At any time, each file is the old one or the complete new one. After Ctrl-C, SIGTERM, an error or a full disk, \
-nothing has changed. One exception: if a file cannot be replaced (it is immutable, for example) on a file system \
-that cannot exchange names (such as NFS), some files may already be new. The error reports how many. \
+nothing has changed. One exception: a file cannot be replaced, for example an immutable one, and the file system \
+cannot exchange names, such as NFS. Then some files may already be new. The error reports how many. \
 After `kill -9`, the next extraction to DIR removes the temporary files.
 
 Existing files with the same names are replaced. Existing directories are kept. No link below DIR is followed. \

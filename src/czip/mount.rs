@@ -18,7 +18,7 @@ pub(super) struct MountArguments {
     folder: PathBuf,
     #[command(flatten)]
     cache: CacheArguments,
-    /// Mount on DIR even if it is already a mount point, and hide the earlier mount until this one is unmounted
+    /// Mount on DIR even if it is a mount point: its earlier mount is hidden until this one is unmounted
     #[arg(long)]
     over_mount: bool,
     /// Let other users read the files too, as their modes permit

@@ -45,7 +45,7 @@ pub(super) struct AccessArguments {
     headers: HeaderArguments,
     /// Wait at most this long for a silent server
     ///
-    /// If the server does not begin or continue its answer, the request is repeated, up to 5 times in a row.
+    /// A request whose answer does not begin or continue is repeated, up to 5 times in a row.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time_to_wait)]
     timeout: TimeSpan,
 }

@@ -78,7 +78,7 @@ pub(super) fn nft(context: &Context) -> Vec<Finding> {
         Err(error) => {
             return vec![unless_needed(
                 in_words(&error),
-                "correct this, so that `nft --version` works",
+                "correct this until `nft --version` works",
             )];
         }
     };

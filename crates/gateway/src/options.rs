@@ -346,18 +346,18 @@ options! {
         LISTEN = OptionSpec::new(FAR, "listen", "PORT|HOST[:PORT]", Value("*:7000"),
             "Accept lanes (the connections of near ends) at this address: a port on all addresses, or an \
              address, with port 7000 unless it has another. A far end may have several.").repeats()
-            .brief("Accept lanes here [default: *:7000]");
+            .brief("Accept near ends here [default: *:7000]");
         PEER = OptionSpec::new(TO_PEER, "peer", "[NAME=]HOST[:PORT]", Required,
             "Open lanes (long-lived connections) to the far end at this address, at port 7000 unless another is \
-             given. With several, a new flow (an application's connection) goes to the first that is up, unless \
-             `route` or its `forward` names one. Each then needs the NAME of its key in `peer_key`.").repeats()
+             given. With several, a new flow (an application's connection) goes to the first that is up. `route` or its \
+             `forward` can name another. Each then needs the NAME of its key in `peer_key`.").repeats()
             .brief("Connect to this far end")
             .in_check("Connect to the far end at this address [default port: 7000]");
         VIA_PROXY = OptionSpec::new(TO_PEER, "via_proxy", "http://[USER:PASSWORD@]HOST:PORT", Nothing,
             "Open lanes through this HTTP proxy, with its CONNECT method. The proxy resolves the names in `peer`. \
              Many proxies allow only port 443: then have the far end listen there too. A proxy that decrypts TLS cannot \
              be used. In USER and PASSWORD, write characters other than letters, digits and -._~ as %XX. Other \
-             users of the machine can see flags, so set a password in the file.").secret()
+             users of the machine can see flags: set a URL with a password in the configuration file.").secret()
             .brief("Connect through this HTTP proxy");
         KEY = OptionSpec::new(ALL, "key", "FILE", Required,
             "Read this end's private key from this file. `refrain keygen` makes it. Only its owner may read the \
@@ -396,31 +396,32 @@ options! {
             .entrance(Entrance::Proxy)
             .brief("Serve an HTTP proxy");
         SERVICE = OptionSpec::new(NEAR, "service", "PORT=URL[,HOST...]|URL", Nothing,
-            "Serve this web site at a local port or address over plain HTTP, as in 5000=https://registry.example.org. \
+            "Serve this web site at a local port or address over plain HTTP: 5000=https://registry.example.org. \
              Clients use http://localhost:5000 instead of the site's URL. The far end speaks TLS with the site, and \
              verifies its certificate. Its --allow must cover the site. In full, the value is \
              [HOST:]PORT=URL[,HOST[:PORT]...][@PEER]. Redirects to a HOST also go through this listener. PEER is a \
              peer's name or key. With only the site's URL, clients speak TLS with this end, on the URL's port on all \
-             addresses, and it has the site's certificate (`cert`). https://[HOST:]PORT=URL is the same at another \
-             address. URLs with postgres://, smtp://, imap:// or ldap:// are servers whose clients begin TLS after plain \
-             messages. They also need the certificate. Beyond loopback it needs `clients` or `open_to_all`.")
+             addresses. This end has the site's certificate (`cert`). https://[HOST:]PORT=URL is the same at another \
+             address. URLs with postgres://, smtp://, imap:// or ldap:// are for servers whose clients begin TLS \
+             after plain messages. They also need the certificate. Beyond loopback it needs `clients` or `open_to_all`.")
             .repeats().with_commas().entrance(Entrance::Service)
             .brief("Serve a web site at a local port");
         CERT = OptionSpec::new(NEAR, "cert", "FILE", Nothing,
             "Read the certificate of a `service` whose clients speak TLS with this end from this file: PEM, with those of \
-             the CAs between it and the root. Such a value is only a URL, or begins with one. It is read again when it changes. With several, each service has the first that is for its \
+             the CAs between it and the root. The value of such a `service` begins with the URL. The file is \
+             read again when it changes. With several, each service has the first that is for its \
              name.").repeats()
             .brief("Read the certificate of a service");
         CERT_KEY = OptionSpec::new(NEAR, "cert_key", "FILE", Nothing,
             "Read the private key of the certificate in `cert` from this file: PEM. Only its owner may read the file. \
              With several, they are in the order of the certificates.").repeats();
         OPEN = OptionSpec::new(NEAR, "open", "NAME[:PORT]", Nothing,
-            "Decrypt TLS of clients to servers with these names, such as npm.example.org or *.corp.example, at port 443 \
-             unless another is given: connections through `http_proxy`, `socks5`, `transparent` and `refrain run`. This \
+            "Decrypt TLS of clients to servers with these names, such as npm.example.org or *.corp.example. The default port \
+             is 443. This is done for connections through `http_proxy`, `socks5`, `transparent` and `refrain run`. This \
              end then presents a certificate of `ca`, and the far end verifies the server's. Clients must trust the CA. \
              Those that do not, and servers that cannot be verified, pass unopened. Reloaded on SIGHUP.")
             .repeats().reloads(NEAR)
-            .brief("Open TLS to this name, with your own CA");
+            .brief("Decrypt clients' TLS to this name, with your own CA");
         CA = OptionSpec::new(NEAR, "ca", "DIR", Nothing,
             "Use the CA in this directory for `open`. `refrain ca init` makes it. Reloaded on SIGHUP.").reloads(NEAR);
         TRANSPARENT = OptionSpec::new(NEAR, "transparent", "[HOST:]PORT", Nothing,
@@ -432,10 +433,10 @@ options! {
         INTERCEPT = OptionSpec::new(NEAR, "intercept", "RULE", Nothing,
             "Have `refrain intercept on` redirect these connections to `transparent`. A rule is words such as \
              port=80,443 dst=10.20.0.0/16 uid=www-data, and matches if all its words do. The first rule that matches \
-             counts. Keys: port, dst, src; for programs of this machine uid, gid, cgroup; for forwarded connections \
-             in, an interface or *; name, a server's name in TLS, HTTP or DNS. action is optimize (default), pass (through \
+             counts. Keys: `port`, `dst`, `src`. For programs of this machine: `uid`, `gid`, `cgroup`. For forwarded connections: \
+             `in` (an interface, or `*`). `name`: a server's name in TLS, HTTP or DNS. action is optimize (default), pass (through \
              the link as it is), direct or reject. client_address is keep or proxy_v2: servers see the client's \
-             address, or get it in a header. quic=reject has browsers use TCP. With refusal=exact, clients \
+             address, or get it in a header. quic=reject makes browsers use TCP. With refusal=exact, clients \
              of servers that refuse see a refusal, not a reset. This needs CAP_NET_ADMIN. With on_refusal=direct, the near \
              end connects to servers itself if the far end refuses. on_failure=reset refuses connections while the \
              near end does not work. By default they go direct. After a change, send SIGHUP to `refrain intercept on` and to \
@@ -479,17 +480,18 @@ options! {
             "Refuse the certificates of HTTPS origins that are in this certificate revocation list (PEM or DER). Without \
              it, revoked certificates are accepted until they expire. Reloaded on SIGHUP.").repeats().reloads(FAR);
         PRIVATE_ANSWERS = OptionSpec::new(FAR, "private_answers", PrivateAnswers::NAMES, Value("bypass"),
-            "Choose how this end sends bodies that shared caches must not keep, of HTTPS sites that near ends open: \
-             those with `Cache-Control: no-store` or `private`, and answers to requests with \
-             `Authorization`, unless `Cache-Control` has `public`, `s-maxage` or `immutable`, or their path has a digest. \
-             `bypass`: they are neither cached, nor compressed, nor stored, so their length shows nothing about others. \
-             `cache`: as other bodies, so that repeats are found, for example in private git repositories. `secret-safe`: \
-             all answers are sent as with `bypass`, with their heads, except those whose `Cache-Control` has `public`, \
-             `s-maxage` or `immutable`, or whose path has a digest. Near ends can ask for this too, for their own requests. Reloaded on SIGHUP.").reloads(FAR);
+            "Choose how this end sends the bodies of private answers, from HTTPS sites that near ends open. An answer is \
+             private if it has `Cache-Control: no-store` or `private`. Answers to requests with `Authorization` are private \
+             too, unless they are public: `Cache-Control` has `public`, `s-maxage` or `immutable`, or the path has a digest. \
+             `bypass`: private bodies are neither cached, nor compressed, nor stored, so their length shows nothing about \
+             other data. `cache`: they are treated as other bodies, to find repeats, for example in private git \
+             repositories. `secret-safe`: all answers that are not public are sent as with `bypass`, with their heads. Near \
+             ends can ask for this too, for their own requests. Reloaded on SIGHUP.").reloads(FAR);
         SECRET_SAFE = OptionSpec::new(NEAR, "secret_safe", "", Nothing,
-            "Send requests to the HTTPS sites of `service` and `open`, and their answers, such that their length shows \
-             nothing about other data: they are neither cached, nor compressed, nor stored. Repeats are found only in answers \
-             whose `Cache-Control` has `public`, `s-maxage` or `immutable`, or whose path has a digest. Reloaded on SIGHUP.")
+            "Keep requests to the HTTPS sites of `service` and `open`, and their answers, apart from all other data. They \
+             are neither cached, nor compressed, nor stored, so their length shows nothing about other data. Exceptions \
+             are answers whose `Cache-Control` has `public`, `s-maxage` or `immutable`, or whose path has a digest. Reloaded \
+             on SIGHUP.")
             .reloads(NEAR);
         CLIENTS = OptionSpec::new(BOTH, "clients", "ADDRESS|RANGE",
             Described("all that can reach the listener"),
@@ -499,7 +501,7 @@ options! {
             .brief("Accept only these clients");
         PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
             "Ask clients of `socks5` and `http_proxy` for a user name and password. The value is a user with the \
-             hash of the password, as `htpasswd -nB USER` prints it, or a file of such lines. Only its owner may \
+             hash of the password: `htpasswd -nB USER` prints it. A file has such lines. Only its owner may \
              read the file. `openssl passwd -6` also makes a HASH. Other users of the machine can see flags, so \
              prefer a file. Reloaded on SIGHUP.").repeats().secret().reloads(BOTH)
             .brief("Ask proxy clients for a password");
@@ -524,14 +526,13 @@ options! {
             "Choose which end finds repeated data. The mode of a link depends on both ends. `auto`: the receiver \
              predicts the next data from its store, and matching and zstd handle the rest. `sender`: only \
              matching and zstd. `receiver`: only predictions and zstd. A far end then keeps none of the data \
-             that it sent, so any of several far ends at one address can serve any near end. `off`: all data is \
+             that it sent. So any of several far ends at one address can serve any near end. `off`: all data is \
              sent unchanged.")
             .brief("Choose the end that finds repeats");
         EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
             "Send the data of these targets unchanged: not searched for repeats, not cached, not compressed. \
              Targets are written as in `allow`. A rule of the end that opens a flow covers all data of the flow. \
-             A rule only at the end that connects to the target does not cover the data that the other end sends \
-             before the target is connected, such as a first request. For secrets, set the rule at both ends. \
+             A rule only at the end that connects does not cover data sent before that, such as a first request. For secrets, set the rule at both ends. \
              Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Send this target's data unchanged");
     }
@@ -580,8 +581,7 @@ options! {
             "Allow at most this many open connections per link, 1 to 10000. With little `memory`, there are \
              fewer.");
         CONNECT_TIMEOUT = OptionSpec::new(ALL, "connect_timeout", "TIME", Value("10s"),
-            "Wait at most this long for a connection to a target or to the peer to open, each with its \
-             handshake. Reloaded on SIGHUP.").reloads(BOTH)
+            "Wait at most this long for a connection to a target or to the peer, each with its handshake. Reloaded on SIGHUP.").reloads(BOTH)
             .in_check("Wait at most this long for the connection to open, with its handshake");
         IDLE_TIMEOUT = OptionSpec::new(BOTH, "idle_timeout", "TIME", Value("1h"),
             "Reset a flow that has carried no data for this long. Reloaded on SIGHUP, for new flows.").reloads(BOTH);

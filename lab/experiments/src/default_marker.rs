@@ -42,6 +42,11 @@ pub(crate) fn run(data: &Path, refrain: &Path, runs: usize) -> anyhow::Result<St
         "# The default marker\n\n\
          Written by `cargo run --release -p refrain-experiments -- default-marker --write docs/results-marker.md`.\n\
          {}.\n\n\
+         `lab/data get linux pages mail silesia requests` gets the data of seven sets. *Compressed files* are\n\
+         Silesia's files as zstd has packed them in `$REFRAIN_DATA`. `lab/data` packs them at a lower level: they are\n\
+         larger then. The demo's objects are in `demo/corpus`. No command gets the 33 captures. They come from public\n\
+         repositories, some of which state no licence, so they are not published here. The command reads all files in\n\
+         `$REFRAIN_DATA/pcap`: put captures of your own there. The table then has other figures in that row.\n\n\
          Ratios below 1 are in favour of `maxp-bytes`. Every byte is compared. CPU time is the sender's: of its\n\
          thread in an engine, of its process over sockets. Of {runs} interleaved runs, engines count the least time\n\
          of each call; other figures are medians. *Worst*: the highest ratio of all data sets. Transfers over\n\

@@ -84,7 +84,7 @@ metrics! {
     const OF_PEER: Peer = {
         /// 1 if a lane to the peer is up, else 0.
         refrain_peer_up = |it| f64::from(it.up);
-        /// 1 if new flows of a near end go to the peer unless a route or a forward names another, else 0.
+        /// 1 if new flows of a near end without a route go to the peer, else 0.
         refrain_peer_serves = |it| it.serves.map(f64::from);
         /// Lanes that are up.
         refrain_lanes = |it| it.lanes as f64;

@@ -26,7 +26,7 @@ When the event happens, three connections are open:\n\n\
 - *transfer*: the origin streams 3 MB/s, and the client 0.8 MB/s\n\
 - *half-closed*: the client has ended its side. The origin still streams, slowly\n\n\
 New connections begin every 10 ms. *Opening* are those that had begun, and had no answer yet. *Recovery*: a firewall\n\
-refused all packets between the gateways for a while, so that the link was lost. The event comes 30 ms after this ended,\n\
+refused all packets between the gateways until the link was lost. The event comes 30 ms after this ended,\n\
 while the near end dials again. Connections that were opened in this time were direct.\n\n\
 | word | meaning |\n\
 |---|---|\n\

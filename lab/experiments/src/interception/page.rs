@@ -143,7 +143,7 @@ fn programs(page: &mut String, rows: &[StartRow]) -> anyhow::Result<()> {
     writeln!(
         page,
         "\n## Programs\n\n\
-         `curl` gets {:.1} GB from an HTTP server: the same {} MiB {COPIES} times, so that the link is not the limit. *Start*:\n\
+         `curl` gets {:.1} GB from an HTTP server: the same {} MiB {COPIES} times. So the link is not the limit. *Start*:\n\
          the time of `true`, from its start to its end. Redirected programs run as another user than the near end, by\n\
          `setpriv`.\n\n\
          | | curl, MB/s | start, ms |\n|---|--:|--:|",
