@@ -23,9 +23,11 @@ mod pair;
 mod peers;
 mod predictions;
 mod processes;
+mod resident;
 mod savings;
 mod seeded;
 mod sender_cpu;
+mod services;
 mod slow_link;
 mod targets;
 mod writes;
@@ -136,6 +138,8 @@ enum Experiment {
     Interception(interception::Arguments),
     /// Measure what connections see when a gateway, the link or the firewall's rules fail, as root
     FailingOpen(failing_open::Arguments),
+    /// Measure the cost of services: the time of small requests, and the memory of idle streams
+    Services(services::Arguments),
     /// Measure speed and savings by the size of an application's writes
     Writes {
         /// Measure this program
@@ -190,6 +194,7 @@ fn main() -> ExitCode {
         Experiment::Ecosystems(arguments) => (ecosystems::run(&arguments), arguments.write),
         Experiment::Interception(arguments) => (interception::run(&arguments), arguments.write),
         Experiment::FailingOpen(arguments) => (failing_open::run(&arguments), arguments.write),
+        Experiment::Services(arguments) => (services::run(&arguments), arguments.write),
         Experiment::Bulk(arguments) => (bulk::run(&arguments), arguments.write),
         Experiment::Peers(arguments) => (peers::run(&arguments), arguments.write),
         Experiment::Measured { report, command } => (

@@ -5,7 +5,7 @@ use std::{fs, io::Write, ops::Range, os::unix::fs::FileExt, path::Path};
 use anyhow::{Context, ensure};
 use nix::unistd::Pid;
 
-use crate::processes::wait;
+use crate::{processes::wait, resident::resident_bytes};
 
 /// The memory that a large process has touched.
 const TOUCHED_BYTES: u64 = 4 << 30;
@@ -15,13 +15,6 @@ pub(super) fn free_bytes() -> u64 {
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.unwrap_or_default() << 10
-}
-
-fn resident_bytes(process: Pid) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kib.unwrap_or_default() << 10
 }
