@@ -76,8 +76,6 @@ struct State {
     flows: HashMap<FlowId, Arc<FlowSignals>>,
     /// When the task that keeps the deadlines looks at them next.
     awake_at: Moment,
-    /// When the engine was last called.
-    used_at: Moment,
     lanes_gone_at: Option<Instant>,
     /// What the history did not take yet.
     unsent: Option<HistoryRequest>,
@@ -160,7 +158,6 @@ impl SharedLink {
                 lanes: HashMap::new(),
                 flows: HashMap::new(),
                 awake_at: Moment::default(),
-                used_at: Moment::default(),
                 lanes_gone_at: Some(Instant::now()),
                 unsent: None,
                 wires: HashMap::new(),
@@ -221,7 +218,6 @@ impl SharedLink {
     fn with_state<R>(&self, call: impl FnOnce(&mut State, Moment) -> R) -> R {
         let now = Moment(self.now());
         let mut state = self.lock();
-        state.used_at = now;
         let result = call(&mut state, now);
         while let Some(event) = state.link.poll_event() {
             self.dispatch(&mut state, event);

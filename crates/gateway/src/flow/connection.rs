@@ -1,7 +1,7 @@
 //! The connection of an application, as flows read and write it: as it is, inside TLS, or an HTTP/2 stream behind a pipe.
 
 use std::{
-    io::{self, BufRead, ErrorKind, Read, Write},
+    io::{self, BufRead, ErrorKind, IoSlice, Read, Write},
     net::{Shutdown, SocketAddr},
     pin::Pin,
     sync::{
@@ -303,9 +303,14 @@ impl InsideTls {
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    /// The same of several pieces, which share records.
+    fn try_write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut session = self.session();
         self.send(&mut session)?;
-        let taken = session.writer().write(bytes)?;
+        let taken = session.writer().write_vectored(pieces)?;
         match self.send(&mut session) {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
             _ => Ok(taken),
@@ -376,15 +381,30 @@ impl AsyncWrite for InsideTls {
         context: &mut Context,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         loop {
-            match self.try_write(bytes) {
+            match self.try_write_vectored(pieces) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     ready!(self.tcp.poll_write_ready(context))?;
                 }
-                Ok(0) if !bytes.is_empty() => ready!(self.poll_sent(context))?,
+                Ok(0) if pieces.iter().any(|piece| !piece.is_empty()) => {
+                    ready!(self.poll_sent(context))?;
+                }
                 result => return Poll::Ready(result),
             }
         }
+    }
+
+    /// The head of a frame of HTTP/2 and its content leave in one record.
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {

@@ -1,4 +1,4 @@
-//! Prefaults a link's caches while the link is quiet.
+//! Prefaults a link's caches while little moves.
 //!
 //! The system clears memory before it gives it. In a link's first transfers that takes longer than all that the engine does
 //! with a block that repeats ([decision 46](../../../../docs/decisions/0046-prefault.md)).
@@ -12,41 +12,47 @@ use tokio::{sync::Notify, task::spawn_blocking, time::sleep};
 
 use super::SharedLink;
 
-/// A link is quiet once nobody has called its engine for so long.
-const QUIET: Duration = Duration::from_millis(50);
+/// For so long a link is watched before its caches are prefaulted.
+const WATCH: Duration = Duration::from_millis(50);
+
+/// What may be put into its caches in that time. A link that is faster needs the processors for itself.
+const LITTLE_BYTES: u64 = 1 << 20;
 
 /// Runs until the link is dropped; notified by `wanted` of that too.
 pub(super) async fn run(link: Weak<SharedLink>, wanted: Arc<Notify>) {
     while let Some(shared) = link.upgrade() {
-        let quiet_in = shared.quiet_in();
         let turns = shared.memory.prefaulting();
+        let before = shared.cached_bytes();
         drop(shared);
-        match quiet_in {
-            None => wanted.notified().await,
-            Some(time) if !time.is_zero() => sleep(time).await,
-            Some(_) => {
-                // One link of the gateway at a time: the others need its processors.
-                let _turn = turns.acquire().await;
-                let shared = link.upgrade();
-                let is_quiet = |link: &Arc<SharedLink>| link.quiet_in() == Some(Duration::ZERO);
-                let page = shared
-                    .filter(is_quiet)
-                    .and_then(|link| link.lock().link.poll_prefault());
-                if let Some(page) = page {
-                    // It fails only as the runtime ends.
-                    let _ = spawn_blocking(|| page.run()).await;
-                }
+        let Some(before) = before else {
+            wanted.notified().await;
+            continue;
+        };
+        sleep(WATCH).await;
+        // One link of the gateway at a time: the others need its processors.
+        let _turn = turns.acquire().await;
+        while let Some(shared) = link.upgrade() {
+            let moved = shared.cached_bytes().map(|bytes| bytes - before);
+            let page = match moved {
+                Some(..=LITTLE_BYTES) => shared.lock().link.poll_prefault(),
+                _ => None,
+            };
+            drop(shared);
+            let Some(page) = page else { break };
+            // It fails only as the runtime ends.
+            let _ = spawn_blocking(|| page.run()).await;
+            if moved != Some(0) {
+                break;
             }
         }
     }
 }
 
 impl SharedLink {
-    /// When it will be quiet; `None` while there is nothing to prefault.
-    fn quiet_in(&self) -> Option<Duration> {
+    /// How many bytes were put into its caches; `None` while there is nothing to prefault.
+    fn cached_bytes(&self) -> Option<u64> {
         let state = self.lock();
-        let quiet = self.now().saturating_sub(state.used_at.0);
         let wants = state.link.wants_prefault();
-        wants.then(|| QUIET.saturating_sub(quiet))
+        wants.then(|| state.link.cached_bytes())
     }
 }

@@ -10,7 +10,7 @@
 //!   be sent: [`Link::poll_transmit`], until it gives nothing;
 //! - if the link has a history, takes what it is asked: [`Link::poll_history`], and brings the
 //!   answers: [`Link::history_answered`];
-//! - while nothing moves, may prefault the caches: [`Link::poll_prefault`];
+//! - while little moves, may prefault the caches: [`Link::poll_prefault`];
 //! - calls [`Link::handle_timeout`] at [`Link::poll_timeout`], which may move after any call.
 //!
 //! | file | what |
@@ -372,6 +372,12 @@ impl Link {
     /// The next thing to tell the caller.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// How many bytes were put into the caches, of both directions.
+    #[must_use]
+    pub fn cached_bytes(&self) -> u64 {
+        self.caches.sender.cache_filled_bytes() + self.caches.receiver.cache_filled_bytes()
     }
 
     /// Whether [`poll_prefault`](Self::poll_prefault) would give something.
