@@ -255,20 +255,22 @@ async fn an_end_that_drains_takes_no_more_flows_and_finishes_those_that_are_open
     exchange(&near, &far).await;
 }
 
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn caches_are_prefaulted_while_the_link_is_quiet_and_no_task_outlives_it() {
-    const MIB: usize = 1 << 20;
-    let mut pair = Pair::new();
-    let wire = pair.connect().await;
-    let (near, far) = pair.open().await;
+const MIB: usize = 1 << 20;
+
+/// Bytes that hold no repeats.
+fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 1_u64;
-    let noise: Vec<u8> = std::iter::repeat_with(|| {
+    let noise = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005) + 1;
         (state >> 56) as u8
-    })
-    .take(9 * MIB)
-    .collect();
+    });
+    noise.take(bytes).collect()
+}
+
+/// Carries 9 MiB, and waits until memory for about as much again is there.
+#[cfg(target_os = "linux")]
+async fn fill_and_wait(pair: &Pair, (near, far): &(End, End)) {
+    let noise = noise(9 * MIB);
     let carrying = async {
         tokio::join!(
             near.send(&noise),
@@ -289,8 +291,17 @@ async fn caches_are_prefaulted_while_the_link_is_quiet_and_no_task_outlives_it()
     timeout(PATIENCE, prefaulted).await.expect("as much again");
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(held(&pair.near) < near_held + 10 * MIB, "and no more");
+}
 
-    drop((near, far, pair));
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn caches_are_prefaulted_while_nothing_moves_and_no_task_outlives_the_link() {
+    let mut pair = Pair::new();
+    let wire = pair.connect().await;
+    let flow = pair.open().await;
+    fill_and_wait(&pair, &flow).await;
+
+    drop((flow, pair));
     wire.abort();
     let tasks = tokio::runtime::Handle::current().metrics();
     let ended = async {
@@ -299,4 +310,27 @@ async fn caches_are_prefaulted_while_the_link_is_quiet_and_no_task_outlives_it()
         }
     };
     timeout(PATIENCE, ended).await.expect("nothing holds them");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn caches_are_prefaulted_while_small_messages_move() {
+    let mut pair = Pair::new();
+    let _wire = pair.connect().await;
+    let (large, (near, far)) = (pair.open().await, pair.open().await);
+    let messages = async {
+        let mut came = Vec::new();
+        loop {
+            near.link.with(|link, _| link.write(near.id, b"a message"));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            far.link.with(|link, _| {
+                link.take_ready(far.id, &mut came);
+                link.taken(far.id, came.len());
+            });
+        }
+    };
+    tokio::select! {
+        () = fill_and_wait(&pair, &large) => {}
+        () = messages => {}
+    }
 }
