@@ -25,6 +25,7 @@ enum Command {
     /// later: for further domains, make another CA. The private key of its root is deleted. The other key, in
     /// intermediate.key, stays on the near end. Programs that read it can impersonate these domains for all clients that
     /// trust the CA.
+    #[command(after_help = "Example:\n  refrain ca init /etc/refrain/ca --permit corp.example")]
     Init {
         /// Make the CA in this directory
         dir: PathBuf,
@@ -36,11 +37,13 @@ enum Command {
         keep_root: Option<PathBuf>,
     },
     /// Print how clients trust a CA
+    #[command(after_help = "Example:\n  refrain ca show /etc/refrain/ca")]
     Show {
         /// The CA's directory
         dir: PathBuf,
     },
     /// Delete a CA with its key, and print how clients forget it
+    #[command(after_help = "Example:\n  refrain ca revoke /etc/refrain/ca")]
     Revoke {
         /// The CA's directory
         dir: PathBuf,

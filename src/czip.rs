@@ -26,6 +26,9 @@ use clap::{Args, Subcommand};
 use crate::{bounded, report, standard_io, table::percent};
 
 const AFTER_HELP: &str = "\
+Example:
+  refrain czip create docs -o docs.czip
+
 A SIZE is a number of bytes, with or without a unit. KiB, MiB, GiB and TiB are powers of two. kB, MB, GB and TB are \
 powers of ten, and K, M, G and T are short for them: 512M is 512 million bytes. Reports use powers of ten.";
 
@@ -43,22 +46,27 @@ enum CzipCommand {
     /// Extract files, directories and links from an archive
     Extract(extract::ExtractArguments),
     /// Write the content of an archive to standard output: everything, one file, or a range
+    #[command(after_help = "Example:\n  refrain czip cat docs.czip docs/index.html")]
     Cat(cat::CatArguments),
     /// Fetch the content of an archive from any web server, except data that exists locally
     Get(Box<get::GetArguments>),
     /// List the files, directories and links in an archive
+    #[command(after_help = "Example:\n  refrain czip list docs.czip")]
     List(list::ListArguments),
     /// Check whether an archive is intact, by its digests
     Verify(verify::VerifyArguments),
     /// Show how much an archive saves, and how it was made
+    #[command(after_help = "Example:\n  refrain czip stat docs.czip")]
     Stat(stat::StatArguments),
     /// Serve a directory over HTTP: all files, the content of archives, and chunks by name
+    #[command(after_help = "Example:\n  refrain czip serve --listen 8080 /srv/www")]
     Serve(serve::ServeArguments),
     /// Serve the content of a web server's archives to clients, and fetch each chunk only once
     Proxy(Box<proxy::ProxyArguments>),
     /// Mount an archive, on disk or on a web server, as a read-only directory
     ///
     /// From a web server, only the data that is read is fetched.
+    #[command(after_help = "Example:\n  refrain czip mount docs.czip /mnt")]
     Mount(mount::MountArguments),
 }
 

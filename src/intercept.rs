@@ -81,10 +81,14 @@ enum Command {
     /// Rules are loaded again if another program removed them, or if a control group was created or created again. SIGHUP
     /// also loads them, from the file as it is then. Each time, new connections go direct for about 0.2 s, and the counts of
     /// connections start again from zero.
+    #[command(
+        after_help = "Example:\n  refrain intercept on --config /etc/refrain/near.toml --dry-run"
+    )]
     On(OnArguments),
     /// End `refrain intercept on`, and remove the rules
     Off,
     /// Show the rules, and the number of connections that each matched
+    #[command(after_help = "Example:\n  refrain intercept show")]
     Show {
         /// Print as JSON
         #[arg(long)]

@@ -19,6 +19,8 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
+use crate::progress;
+
 /// Lines of the log that wait for standard error's reader: a few MB.
 const LINES_WAITING_MAX: usize = 16_384;
 
@@ -61,6 +63,9 @@ pub(crate) struct LogForm {
     /// One object per line.
     #[arg(long)]
     json_log: bool,
+    /// Log more, as with --log debug
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 impl LogForm {
@@ -70,19 +75,27 @@ impl LogForm {
         self.begin_with(filter(level))
     }
 
-    /// The same, for the lines that `filter` lets through.
-    pub(crate) fn begin_with(&self, filter: EnvFilter) -> WorkerGuard {
+    /// The same, for the lines that `filter` lets through, unless -v or -q is given.
+    pub(crate) fn begin_with(&self, chosen: EnvFilter) -> WorkerGuard {
+        let chosen = match (self.verbose, progress::is_quiet()) {
+            (true, _) => filter(LevelFilter::DEBUG),
+            (false, true) => filter(LevelFilter::WARN),
+            (false, false) => chosen,
+        };
         let (writer, guard) = in_the_background();
         let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+            .with_env_filter(chosen)
             .with_writer(writer);
         match self.json_log {
             true => log.json().flatten_event(true).init(),
             false if is_journal() => {
-                let format = ForJournal(format().without_time());
+                let format = ForJournal(format().without_time().with_target(false));
                 log.with_ansi(false).event_format(format).init();
             }
-            false => log.with_ansi(io::stderr().is_terminal()).init(),
+            false => {
+                let is_terminal = io::stderr().is_terminal();
+                log.with_ansi(is_terminal).with_target(false).init();
+            }
         }
         guard
     }

@@ -95,12 +95,15 @@ macro_rules! gateway {
     version,
     long_version = version::LONG,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done; 1 failed; 2 wrong arguments or configuration; 3 no link to the \
+    after_help = "Example:\n  refrain demo\n\nExit codes: 0 done; 1 failed; 2 wrong arguments or configuration; 3 no link to the \
                   peer (near --require-peer); 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM. \
                   far, near, czip serve and czip proxy exit with 0 after SIGTERM or Ctrl-C. run exits with \
                   the exit code of its program, or 125 to 127."
 )]
 struct Arguments {
+    /// Print no progress or notes, and log only warnings and errors
+    #[arg(short, long, global = true, display_order = 900)]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -114,8 +117,10 @@ enum Command {
     /// the built-in content and the default link, this takes about 25 seconds. Direct and zstd transfers that
     /// would take longer than 20 seconds are not run. The shortest possible time is computed from rate and delay.
     /// The pair always transfers everything.
+    #[command(after_help = "Example:\n  refrain demo --link 10Mbit,50ms DIR")]
     Demo(demo::DemoArguments),
     /// Make a private key and its public key, and print the public key
+    #[command(after_help = "Example:\n  refrain keygen near.key")]
     Keygen(keygen::KeygenArguments),
     /// Make a CA of your own, for names whose TLS a near end decrypts (--open)
     Ca(ca::CaArguments),
@@ -125,7 +130,7 @@ enum Command {
     #[command(
         after_help = "Example:\n  refrain far --key far.key --peer-key near.key.pub\n\n\
                       All options: refrain far --help",
-        after_long_help = gateway!("--dry-run, --json-log", "")
+        after_long_help = gateway!("--dry-run, --json-log, --verbose", "")
     )]
     Far(gateways::GatewayArguments<FarOptions>),
     /// Run the near end, next to the users
@@ -135,7 +140,7 @@ enum Command {
     #[command(
         after_help = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org \
                       --socks5 1080\n\nAll options: refrain near --help",
-        after_long_help = gateway!("--dry-run, --json-log, --require-peer", ", 3 no link (--require-peer)")
+        after_long_help = gateway!("--dry-run, --json-log, --verbose, --require-peer", ", 3 no link (--require-peer)")
     )]
     Near(gateways::NearArguments),
     /// Run a program, and send all of its connections through the link
@@ -166,6 +171,7 @@ enum Command {
     )]
     Intercept(intercept::InterceptArguments),
     /// Let new connections go direct, even while the firewall's rules are loaded
+    #[command(after_help = "Example:\n  refrain bypass on")]
     Bypass(bypass::BypassArguments),
     /// Show the peers, flows and savings of a running gateway
     ///
@@ -173,6 +179,7 @@ enum Command {
     /// trip (rtt) includes the time that a ping waits in the lane's own queue. A flow is one connection of an
     /// application. Its data class decides what the link does with its data: it searches ordinary data for
     /// repeats and compresses it, and sends excluded data unchanged.
+    #[command(after_help = "Example:\n  refrain status --watch")]
     Status(status::StatusArguments),
     /// Manage a near end's chunk store: add files to its history, show it, verify it
     Store(store::StoreArguments),
@@ -185,7 +192,10 @@ enum Command {
     /// With a near end's options, it opens a connection to the far end and measures it. Without
     /// options, it asks the near end that runs here about its link. If several run here, --admin
     /// HOST:PORT or --admin SOCKET chooses one.
-    #[command(after_long_help = each_option!("--wait, --json, --json-log"))]
+    #[command(
+        after_help = "Example:\n  refrain check --config /etc/refrain/near.toml",
+        after_long_help = each_option!("--wait, --json, --json-log, --verbose")
+    )]
     Check(check::CheckArguments),
     /// Find problems with this machine and its gateways, and print the next steps
     ///
@@ -199,6 +209,7 @@ enum Command {
     /// Estimate the traffic saved per month, the CPU hours that this takes, and the break-even price of traffic
     Cost(cost::CostArguments),
     /// Measure how fast this machine encodes, decodes, stores, archives and carries data
+    #[command(after_help = "Example:\n  refrain bench --filter decode")]
     Bench(bench::BenchArguments),
     /// Kill the gateway that is this process's parent if it hangs
     #[command(hide = true)]
@@ -261,7 +272,12 @@ impl Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::try_parse() {
-        Ok(arguments) => arguments.command.run(),
+        Ok(arguments) => {
+            if arguments.quiet {
+                progress::be_quiet();
+            }
+            arguments.command.run()
+        }
         // A command that is nothing without another one, and stands there without.
         Err(help) if help.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             help.exit()
@@ -357,7 +373,7 @@ fn warn_of_unread_variables(role: Role) {
 #[cfg(test)]
 mod tests {
     use anyhow::anyhow;
-    use clap::CommandFactory;
+    use clap::{Command, CommandFactory};
     use refrain_gateway::options::{ONLY_FLAGS, OPTIONS, Role};
 
     use super::{Arguments, in_words, io, with_output_named};
@@ -391,6 +407,27 @@ mod tests {
             known.sort();
             assert_eq!(known, others, "{name}");
         }
+    }
+
+    #[test]
+    fn the_help_of_each_command_has_an_example() {
+        fn without(command: &Command) -> Vec<String> {
+            let visible = command
+                .get_subcommands()
+                .filter(|inner| !inner.is_hide_set());
+            let mut found: Vec<String> = visible.flat_map(without).collect();
+            let help = command.get_after_help().map(ToString::to_string);
+            let has_one = help.is_some_and(|help| help.contains("Example"));
+            let of_all = ["help", "version", "quiet", "subcommand"];
+            let mut own = command.get_arguments();
+            if !has_one && own.any(|argument| !of_all.contains(&argument.get_id().as_str())) {
+                found.push(command.get_bin_name().unwrap_or_default().to_owned());
+            }
+            found
+        }
+        let mut program = Arguments::command();
+        program.build();
+        assert_eq!(without(&program), [""; 0]);
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! How far something is, on standard error: on a terminal, and nothing elsewhere.
 
-use std::{fmt::Write, io::IsTerminal, time::Duration};
+use std::{
+    fmt::Write,
+    io::IsTerminal,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
@@ -17,9 +22,21 @@ pub(crate) const SOME_BYTES: &str =
 /// What is said of bytes that are only looked at: how fast that is tells nothing of the rest.
 pub(crate) const LOCAL_BYTES: &str = "{spinner} {decimal_bytes}  {wide_msg}";
 
+/// Whether the user wants none.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on, nothing is shown.
+pub(crate) fn be_quiet() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
 /// A progress bar on a terminal, nothing elsewhere.
 pub(crate) fn bar(template: &str) -> ProgressBar {
-    let target = match std::io::stderr().is_terminal() {
+    let target = match std::io::stderr().is_terminal() && !is_quiet() {
         true => ProgressDrawTarget::stderr(),
         false => ProgressDrawTarget::hidden(),
     };

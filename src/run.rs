@@ -53,7 +53,7 @@ use crate::{
     in_words,
     local::{self, Found, Place},
     log::{LogForm, levels},
-    watchdog,
+    progress, watchdog,
 };
 use children::Children;
 use control::{Control, Go, Sockets};
@@ -88,9 +88,6 @@ pub(crate) struct RunArguments {
     /// It has the keys, peers and limits of the file, but opens none of its listeners. Its caches begin empty.
     #[arg(long, value_name = "FILE", conflicts_with = "socks5")]
     config: Option<PathBuf>,
-    /// Do not print that UDP is refused
-    #[arg(long, short)]
-    quiet: bool,
     /// Log to stderr at this level [default: warn, and refused connections]
     #[arg(long, value_name = "LEVEL", env = "REFRAIN_LOG", hide_env = true, value_parser = levels())]
     log: Option<LevelFilter>,
@@ -177,7 +174,7 @@ pub(crate) fn test_network() -> anyhow::Result<()> {
 /// Starts the process that becomes the program. It waits for `Go`.
 fn start_program(arguments: &RunArguments) -> anyhow::Result<(Child, Sockets, Go)> {
     let started = start_process(&arguments.command)?;
-    if !arguments.quiet && may_be_found(&arguments.command[0]) {
+    if !progress::is_quiet() && may_be_found(&arguments.command[0]) {
         crate::stderr::warn(
             "only TCP to other machines uses the link: loopback stays inside, and UDP is refused except DNS",
         );

@@ -42,10 +42,15 @@ enum StoreCommand {
     ///
     /// The store keeps only metadata, and the data stays in the files. A file that changes later is noticed
     /// and no longer used.
+    #[command(
+        after_help = "Example:\n  refrain store add /srv/releases --store /var/lib/refrain/store --realm releases"
+    )]
     Add(AddArguments),
     /// Show the size of a store and its realms
+    #[command(after_help = "Example:\n  refrain store stat --store /var/lib/refrain/store")]
     Stat(StatArguments),
     /// Read and check all data of a store; the exit code is 1 if any of it is damaged
+    #[command(after_help = "Example:\n  refrain store verify --store /var/lib/refrain/store")]
     Verify(StoreOptions),
 }
 

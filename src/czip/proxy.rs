@@ -13,6 +13,9 @@ use super::{bounded, listen::ListenArguments};
 use crate::stderr::cannot_open;
 
 const AFTER_HELP: &str = "\
+Example:
+  refrain czip proxy --listen 8080 --origin http://origin.example.org --cache /var/cache/czip
+
 The answer to a request for /x is the content of the origin's /x.czip, if it exists. Chunks come from the cache, or \
 from the origin in ranges, once for all files that contain them. An origin without Range requests sends the archive \
 once, as a whole. An archive of a directory is a directory at /x/, listed in JSON. All other requests are passed on \

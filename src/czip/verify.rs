@@ -33,6 +33,9 @@ use crate::{
 };
 
 const AFTER_HELP: &str = "\
+Example:
+  refrain czip verify docs.czip
+
 All damage is reported, with the affected files if they can be determined. The exit code is then 1. If the header, \
 the root, the keys or the length is wrong, only the first fault is reported.";
 

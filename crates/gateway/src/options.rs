@@ -302,11 +302,12 @@ pub(crate) fn ways_in() -> impl Iterator<Item = &'static OptionSpec> {
 }
 
 /// The flags that neither a file nor a variable sets, written as keys, and the programs that have them.
-pub const ONLY_FLAGS: [(&str, &[Role]); 5] = [
+pub const ONLY_FLAGS: [(&str, &[Role]); 6] = [
     ("dry_run", BOTH),
     ("json", CHECK),
     ("json_log", ALL),
     ("require_peer", NEAR),
+    ("verbose", ALL),
     ("wait", CHECK),
 ];
 
@@ -353,8 +354,8 @@ options! {
              `forward` can name another. Each then needs the NAME of its key in `peer_key`.").repeats()
             .brief("Connect to this far end")
             .in_check("Connect to the far end at this address [default port: 7000]");
-        VIA_PROXY = OptionSpec::new(TO_PEER, "via_proxy", "http://[USER:PASSWORD@]HOST:PORT", Nothing,
-            "Open lanes through this HTTP proxy, with its CONNECT method. The proxy resolves the names in `peer`. \
+        VIA_PROXY = OptionSpec::new(TO_PEER, "via_proxy", "URL", Nothing,
+            "Open lanes through this HTTP proxy, http://[USER:PASSWORD@]HOST:PORT, with its CONNECT method. The proxy resolves the names in `peer`. \
              Many proxies allow only port 443: then have the far end listen there too. A proxy that decrypts TLS cannot \
              be used. In USER and PASSWORD, write characters other than letters, digits and -._~ as %XX. Other \
              users of the machine can see flags: set a URL with a password in the configuration file.").secret()
@@ -383,7 +384,7 @@ options! {
              as in `allow`, and are compared with the target as the client names it. If several rules match, the \
              first of their peers that is up is used, in the order of the rules. Reloaded on SIGHUP.")
             .repeats().reloads(NEAR)
-            .brief("Send flows to this target through this peer");
+            .brief("Use this peer for this target");
         SOCKS5 = OptionSpec::new(NEAR, "socks5", "[HOST:]PORT", Nothing,
             "Serve SOCKS5, 4 and 4a at this address, on loopback unless a host is given. The far end resolves \
              names. With `proxy_auth`, only SOCKS5 is served: the others have no password. Beyond loopback it \
@@ -395,7 +396,7 @@ options! {
              given. Beyond loopback it needs `proxy_auth`, `clients` or `open_to_all`.")
             .entrance(Entrance::Proxy)
             .brief("Serve an HTTP proxy");
-        SERVICE = OptionSpec::new(NEAR, "service", "PORT=URL[,HOST...]|URL", Nothing,
+        SERVICE = OptionSpec::new(NEAR, "service", "PORT=URL|URL", Nothing,
             "Serve this web site at a local port or address over plain HTTP: 5000=https://registry.example.org. \
              Clients use http://localhost:5000 instead of the site's URL. The far end speaks TLS with the site, and \
              verifies its certificate. Its --allow must cover the site. In full, the value is \
@@ -421,7 +422,7 @@ options! {
              end then presents a certificate of `ca`, and the far end verifies the server's. Clients must trust the CA. \
              Those that do not, and servers that cannot be verified, pass unopened. Reloaded on SIGHUP.")
             .repeats().reloads(NEAR)
-            .brief("Decrypt clients' TLS to this name, with your own CA");
+            .brief("Decrypt clients' TLS, with your own CA");
         CA = OptionSpec::new(NEAR, "ca", "DIR", Nothing,
             "Use the CA in this directory for `open`. `refrain ca init` makes it. Reloaded on SIGHUP.").reloads(NEAR);
         TRANSPARENT = OptionSpec::new(NEAR, "transparent", "[HOST:]PORT", Nothing,
@@ -463,12 +464,12 @@ options! {
              and ranges are compared with the resolved address. A name allows any address that it resolves to. \
              Rules replace the default: to keep the services of a far end's own machine, also allow \
              `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
-            .brief("Let the peer reach this target from this end");
+            .brief("Let the peer reach this target");
         CLIENT_ADDRESSES = OptionSpec::new(FAR, "client_addresses", "ADDRESS|RANGE", Nothing,
             "Connect to targets from the clients' own addresses, if they are in this range: an address, or a range such as \
              10.0.0.0/8 or fd00::/8. This applies to rules of near ends with client_address=keep. The peer can then use any of these addresses. This \
              end needs CAP_NET_RAW, and `refrain intercept on --far`. Reloaded on SIGHUP.").repeats().reloads(FAR)
-            .brief("Connect from these clients' own addresses");
+            .brief("Connect from clients' own addresses");
         ORIGIN_CA = OptionSpec::new(FAR, "origin_ca", "FILE",
             Described("those of this system"),
             "Accept certificates of HTTPS origins from the CAs in this file (PEM), and from no others. This end \

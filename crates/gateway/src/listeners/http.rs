@@ -494,27 +494,32 @@ impl Client {
         http_proxy::refused_response(refusal, origin)
     }
 
-    pub(super) async fn answer(self, response: &[u8]) -> io::Result<()> {
-        self.connection.write_all(response).await?;
-        self.end().await
+    pub(super) fn answer(self, response: &[u8]) -> impl Future<Output = io::Result<()>> {
+        // Boxed, so that requests that are served have no memory for it. The same holds for `end`.
+        Box::pin(async move {
+            self.connection.write_all(response).await?;
+            self.end().await
+        })
     }
 
     /// Ends the connection such that the client gets all that was written.
-    async fn end(self) -> io::Result<()> {
-        self.connection.close_in_order()?;
-        self.connection.finish().await?;
-        if let Connection::Piped(_) = self.connection {
-            return Ok(());
-        }
-        let mut discarded = Vec::with_capacity(READ_BYTES);
-        let deadline = Instant::now() + REQUEST_TIMEOUT;
-        while Instant::now() < deadline
-            && let Ok(read) = timeout(LINGER, self.connection.read_buf(&mut discarded)).await
-            && read? > 0
-        {
-            discarded.clear();
-        }
-        Ok(())
+    fn end(self) -> impl Future<Output = io::Result<()>> {
+        Box::pin(async move {
+            self.connection.close_in_order()?;
+            self.connection.finish().await?;
+            if let Connection::Piped(_) = self.connection {
+                return Ok(());
+            }
+            let mut discarded = Vec::with_capacity(READ_BYTES);
+            let deadline = Instant::now() + REQUEST_TIMEOUT;
+            while Instant::now() < deadline
+                && let Ok(read) = timeout(LINGER, self.connection.read_buf(&mut discarded)).await
+                && read? > 0
+            {
+                discarded.clear();
+            }
+            Ok(())
+        })
     }
 }
 
