@@ -220,8 +220,16 @@ fn milliseconds(milliseconds: f64) -> String {
     }
 }
 
-/// A line for each finding, below the name of its area.
+/// The numbers of findings, then a line for each, below the name of its area.
 fn print(findings: &[Finding], out: &mut impl Write) -> io::Result<()> {
+    let [problems, notes, skipped] =
+        [State::Problem, State::Note, State::Skipped].map(|state| number_of(findings, state));
+    writeln!(
+        out,
+        "{}, {}, {skipped} skipped",
+        count(problems, "problem", "problems"),
+        count(notes, "note", "notes")
+    )?;
     let width = findings.iter().map(|finding| finding.check.len());
     let width = width.max().unwrap_or(0);
     let mut area = "";
@@ -247,14 +255,7 @@ fn print(findings: &[Finding], out: &mut impl Write) -> io::Result<()> {
             finding.check
         )?;
     }
-    let [problems, notes, skipped] =
-        [State::Problem, State::Note, State::Skipped].map(|state| number_of(findings, state));
-    writeln!(
-        out,
-        "{}, {}, {skipped} skipped",
-        count(problems, "problem", "problems"),
-        count(notes, "note", "notes")
-    )
+    Ok(())
 }
 
 #[cfg(test)]

@@ -218,9 +218,10 @@ fn the_status_of_a_run_from_a_file_and_from_standard_input() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    // Before the answer.
-    let is_first = text.starts_with("warning: the run lasted only 2 h 1 min");
-    assert!(is_first, "{text}");
+    // After the answer.
+    let second = text.lines().nth(1).unwrap_or_default();
+    let warns = second.starts_with("warning: the run lasted only 2 h 1 min");
+    assert!(warns, "{text}");
     // By hand goes before.
     let report = cost(&[&file, "--redundancy-sender", "20%", "--traffic", "1TB"]);
     assert_near(&report, "/none/traffic_gb", 1000.0);
@@ -347,12 +348,18 @@ fn what_cannot_be_is_one_clear_error() {
         (&["--traffic", "1TB"], "--redundancy"),
         (&["--traffic", "-1TB", "--redundancy", "30%"], "--traffic"),
         (&["--traffic", "0", "--redundancy", "30%"], "--traffic"),
-        (&["--traffic", "5", "--redundancy", "30%"], "such as 5GB"),
+        (
+            &["--traffic", "5", "--redundancy", "30%"],
+            "write, for example, 5GB",
+        ),
         (
             &[&ENOUGH[..], &["--redundancy-both", "20%"]].concat(),
             "--redundancy-both",
         ),
-        (&["--traffic", "1TB", "--redundancy", "30"], "such as 30%"),
+        (
+            &["--traffic", "1TB", "--redundancy", "30"],
+            "write, for example, 30%",
+        ),
         (&["--traffic", "1TB", "--redundancy", "-3%"], "0% to 100%"),
         (&["--traffic", "1TB", "--redundancy", "NaN%"], "0% to 100%"),
         (
@@ -458,7 +465,7 @@ fn hostile_files_are_one_clear_error() {
         ),
         (
             short.as_str(),
-            "from standard input: the gateway was up for 0 s",
+            "from standard input: the gateway was up for 0.0 s",
         ),
     ] {
         let ended = cost_of_standard_input(status);

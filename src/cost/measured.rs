@@ -84,7 +84,7 @@ impl Measured {
         let uptime_s = status.uptime_s.with_context(|| missing("uptime_s"))?;
         ensure!(
             uptime_s >= UPTIME_S_MIN,
-            "the gateway was up for {uptime_s} s, which is too short to estimate a month (take the status \
+            "the gateway was up for {uptime_s:.1} s, which is too short to estimate a month (take the status \
              again later: at least {UPTIME_S_MIN} s are needed, and a day or more gives a useful estimate)"
         );
         ensure!(

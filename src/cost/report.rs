@@ -49,15 +49,16 @@ impl Report {
     /// Writes the answer and the tables.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let inputs = &self.inputs;
+        writeln!(out, "{}", self.answer())?;
         let scaled_s = self.measured_s.filter(|_| inputs.is_scaled);
         if let Some(measured_s) = scaled_s.filter(|&run_s| run_s < RUN_S_MIN) {
             let run = age(measured_s);
             writeln!(
                 out,
-                "warning: the run lasted only {run}, so all figures per month are a guess (run it for a day or more)\n"
+                "warning: the run lasted only {run}, so all figures per month are a guess (run it for a day or more)"
             )?;
         }
-        writeln!(out, "{}\n", self.answer())?;
+        writeln!(out)?;
         self.costs().print(out)?;
         writeln!(out)?;
         self.sources().print(out)?;

@@ -67,7 +67,13 @@ impl FromStr for LinkChoice {
 
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {} each way", self.rate, self.delay)
+        // As reports print numbers.
+        let spaced = |quantity: String| match quantity.find(char::is_alphabetic) {
+            Some(unit) => format!("{} {}", &quantity[..unit], &quantity[unit..]),
+            None => quantity,
+        };
+        let [rate, delay] = [self.rate.to_string(), self.delay.to_string()].map(spaced);
+        write!(f, "{rate}, {delay} each way")
     }
 }
 
@@ -162,7 +168,10 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(LinkChoice(expected)), "{text}");
         }
-        assert_eq!(link(20_000_000, 25).to_string(), "20Mbit/s, 25ms each way");
+        assert_eq!(
+            link(20_000_000, 25).to_string(),
+            "20 Mbit/s, 25 ms each way"
+        );
     }
 
     #[test]

@@ -324,7 +324,7 @@ direct                 17.6            1.00 MB
 zstd -3 per object      2.5             300 kB
 pair                   0.25            50.0 kB
 
-2 objects, 2 at a time, over a link (20Mbit/s, 25ms each way) that is simulated inside this program
+2 objects, 2 at a time, over a link (20 Mbit/s, 25 ms each way) that is simulated inside this program
 verified: received data is identical to sent data
 ";
         let report = report(17.6, false);

@@ -100,7 +100,7 @@ fn a_transfer_that_takes_too_long_is_calculated_and_says_so() {
     assert!(first.ends_with(" in 24.0 s (calculated)"), "{text}");
     for part in [
         "calculated: 24.0",
-        "\n1 object, 1 at a time, over a link (1Mbit/s, 1ms each way) that is simulated inside this program\n",
+        "\n1 object, 1 at a time, over a link (1 Mbit/s, 1 ms each way) that is simulated inside this program\n",
         "\nverified: received data is identical to sent data\n",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");

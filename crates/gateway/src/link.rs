@@ -431,7 +431,8 @@ impl SharedLink {
             }
             Event::PeerDraining => {
                 self.draining.send_replace(true);
-                tracing::info!(peer = %self.label(), "the peer is shutting down: it does not accept new connections");
+                // At its end, the log has the line that the link is down.
+                tracing::debug!(peer = %self.label(), "the peer is shutting down: it does not accept new connections");
             }
         }
     }

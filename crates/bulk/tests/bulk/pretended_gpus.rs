@@ -42,6 +42,11 @@ fn run_pretending(tests: &[&str], settings: &[(&str, &str)]) {
         .expect("it runs here");
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{settings:?}\n{said}");
+    // A filter without a test would pass.
+    for test in tests {
+        let is_ok = |line: &str| line.contains(test) && line.ends_with("ok");
+        assert!(said.lines().any(is_ok), "{test} did not run\n{said}");
+    }
 }
 
 #[test]

@@ -16,7 +16,8 @@ use hyper::body::Incoming;
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking, time::timeout};
 
 use super::{
-    ServeError, counters::Counters, encoding::Encoder, sending::Sending, socket::Answering,
+    ServeError, answer::CHUNK_PATH, counters::Counters, encoding::Encoder, sending::Sending,
+    socket::Answering,
 };
 use crate::remote::causes;
 
@@ -194,15 +195,25 @@ impl Drop for Record {
         if is_cut_off || self.status >= 500 {
             Counters::add(&self.counters.requests_failed, 1);
         }
-        tracing::info!(
-            client = %self.client,
-            method = self.method,
-            path = self.path,
-            status = self.status,
-            bytes = self.bytes,
-            ms = self.began.elapsed().as_millis() as u64,
-            is_cut_off,
-            "request"
-        );
+        /// A macro has its level fixed.
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(
+                    client = %self.client,
+                    method = self.method,
+                    path = self.path,
+                    status = self.status,
+                    bytes = self.bytes,
+                    ms = self.began.elapsed().as_millis() as u64,
+                    is_cut_off,
+                    "request"
+                )
+            };
+        }
+        // A download has thousands.
+        match self.path.starts_with(CHUNK_PATH) {
+            true => log!(debug),
+            false => log!(info),
+        }
     }
 }
