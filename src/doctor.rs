@@ -306,8 +306,8 @@ mod tests {
         ];
         let mut out = Vec::new();
         print(&findings, &mut out).expect("memory");
-        let expected = "gateways\n  ok       link     up\n  problem  a store  full \\u{1b}; next: clean\n\
-                        clock\n  skipped  clock    none\n1 problem, 0 notes, 1 skipped\n";
+        let expected = "1 problem, 0 notes, 1 skipped\ngateways\n  ok       link     up\n  \
+                        problem  a store  full \\u{1b}; next: clean\nclock\n  skipped  clock    none\n";
         assert_eq!(String::from_utf8(out).expect("text"), expected);
     }
 }

@@ -376,7 +376,8 @@ mod tests {
     use clap::{Command, CommandFactory};
     use refrain_gateway::options::{ONLY_FLAGS, OPTIONS, Role};
 
-    use super::{Arguments, in_words, io, with_output_named};
+    use super::{Arguments, in_words, io, run, usage, with_output_named};
+    use crate::interrupt::HANGUP;
 
     #[test]
     fn help_and_errors_know_the_flags_that_are_no_options() {
@@ -406,6 +407,29 @@ mod tests {
                 .collect();
             known.sort();
             assert_eq!(known, others, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_book_has_the_exit_codes_that_help_has() {
+        let numbers = |text: &str| {
+            let words = text.split(|character: char| !character.is_ascii_digit());
+            let numbers = words.filter_map(|word| word.parse().ok());
+            numbers.collect::<std::collections::BTreeSet<u8>>()
+        };
+        let page = include_str!("../docs/run.md");
+        let (_, table) = page.split_once("## Exit codes").expect("a chapter");
+        let (table, _) = table.split_once("\n## ").expect("its end");
+        let rows = table.lines().filter_map(|line| line.split('|').nth(1));
+        let in_book = numbers(&rows.collect::<Vec<_>>().join(" "));
+        let help = Arguments::command()
+            .get_after_help()
+            .expect("a text")
+            .to_string();
+        let (_, codes) = help.split_once("Exit codes:").expect("a list");
+        assert_eq!(in_book, numbers(codes));
+        for code in [usage::EXIT_CODE, run::FAILED, HANGUP] {
+            assert!(in_book.contains(&code), "{code}");
         }
     }
 

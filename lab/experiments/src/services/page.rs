@@ -47,10 +47,11 @@ pub(super) fn page(report: &Report) -> anyhow::Result<String> {
     let mut page = format!(
         "# The cost of services\n\n\
          Written by `cargo run --release -p refrain-experiments -- services --write docs/results-services.md`, after\n\
-         `lab/setup --peers`. `--json` prints every run. Measured on {} at {} on {}. Figures are {}.\n\
-         The ways took turns. All went over sockets.\n\n\
+         `lab/setup --peers`. `--json` prints every run. It needs no data set.\n\
+         Measured on {} at {} on {}.\n\
+         Figures are {}. The ways took turns. All went over sockets.\n\n\
          ## Small requests\n\n\
-         {PER_SECOND} requests per second for an object of {OBJECT_BYTES} bytes, by {CLIENTS} clients with a connection each. They begin one\n\
+         {} requests per second for an object of {} bytes, by {CLIENTS} clients with a connection each. They begin one\n\
          after the other. h2load (nghttp2 {}) makes the requests, and measures the time until the whole answer.\n\n\
          - *direct*: to the site, nginx {} with TLS and HTTP/2.\n\
          - *{NGINX}*: a second and a third nginx before it. They speak HTTP/1.1 with the next, inside TLS, over connections\n  \
@@ -63,6 +64,8 @@ pub(super) fn page(report: &Report) -> anyhow::Result<String> {
         machine::version_in_words(&report.version),
         report.machine,
         medians_of(report.runs),
+        grouped(PER_SECOND),
+        grouped(OBJECT_BYTES),
         report.h2load,
         report.nginx,
     );
@@ -85,13 +88,19 @@ pub(super) fn page(report: &Report) -> anyhow::Result<String> {
     writeln!(
         page,
         "\n## Streams that wait\n\n\
-         {ALL_STREAMS} requests over HTTP/2, on 100 connections, to a site that does not answer. The table has the resident memory\n\
+         {} requests over HTTP/2, on 100 connections, to a site that does not answer. The table has the resident memory\n\
          per stream: the difference from one stream per connection.\n\n\
          | end | bytes per stream |\n|---|--:|\n| near | {:.0} |\n| far | {:.0} |",
+        grouped(ALL_STREAMS),
         report.stream_bytes(0),
         report.stream_bytes(1)
     )?;
     Ok(page)
+}
+
+/// A number above a thousand, as pages write it.
+fn grouped(number: usize) -> String {
+    format!("{},{:03}", number / 1000, number % 1000)
 }
 
 pub(super) fn targets(report: &Report) -> Vec<Target> {

@@ -18,7 +18,7 @@ pub(super) const HOST: &str = "localhost";
 /// What clients get.
 pub(super) const OBJECT_BYTES: usize = 1_024;
 
-/// The widths of both tables that the page has of them.
+/// The names of the ways.
 pub(super) const DIRECT: &str = "direct";
 pub(super) const NGINX: &str = "nginx twice";
 pub(super) const PAIR: &str = "pair";
