@@ -1,7 +1,12 @@
 //! Answers that are for one client, of HTTPS sites that a near end opens: they are in no cache and no store, and their
 //! length on the link does not depend on others.
 
-use std::{fs, net::SocketAddr, path::Path};
+use std::{
+    fs::{self, File},
+    net::SocketAddr,
+    os::unix::fs::FileExt,
+    path::Path,
+};
 
 use crate::common::{
     addresses::free_address,
@@ -116,6 +121,26 @@ fn is_found(folder: &Path, bytes: &[u8]) -> bool {
     })
 }
 
+/// What a process has in its caches: only they ask the system for huge pages.
+fn cached(process: u32) -> String {
+    let maps = fs::read_to_string(format!("/proc/{process}/smaps")).expect("a process");
+    let memory = File::open(format!("/proc/{process}/mem")).expect("a process");
+    let (mut range, mut content) = (0..0, Vec::new());
+    for line in maps.lines() {
+        let (first, rest) = line.split_once(' ').expect("words");
+        if let Some((start, end)) = first.split_once('-') {
+            let number = |text| u64::from_str_radix(text, 16).expect("an address");
+            range = number(start)..number(end);
+        } else if first == "VmFlags:" && rest.split(' ').any(|flag| flag == "hg") {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            let read = memory.read_exact_at(&mut bytes, range.start);
+            read.expect("memory that is mapped");
+            content.append(&mut bytes);
+        }
+    }
+    String::from_utf8_lossy(&content).into_owned()
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -127,7 +152,8 @@ fn answers_for_one_client_are_neither_cached_nor_stored() {
     }
     const AUTHORIZED: [&str; 2] = ["--header", "Authorization: Bearer CanaryOfTheRequest"];
     for has_http2 in [true, false] {
-        let mut world = World::start(has_http2, &[]);
+        let small = ["--cache-size", "4MiB"];
+        let mut world = World::start_as(has_http2, &small, &small, "");
         let bodies: Vec<Vec<u8>> = (0..5).map(|seed| letters(100 + seed, BODY_BYTES)).collect();
         for (nth, body) in bodies.iter().enumerate() {
             world.nginx.serve(&format!("{nth}"), body);
@@ -151,11 +177,18 @@ fn answers_for_one_client_are_neither_cached_nor_stored() {
                 false => assert!(sent < 5000, "{path}: {sent}"),
             }
         }
+        let caches = [&world.pair.near, &world.pair.far].map(|end| cached(end.process()));
         world.pair.near.signal("TERM");
         world.pair.near.wait_for_exit();
         let is_stored = |bytes: &[u8]| is_found(world.store.path(), bytes);
         for (nth, body) in bodies.iter().enumerate() {
             let is_private = (1..=3).contains(&nth);
+            let text = std::str::from_utf8(body).expect("letters");
+            for cache in &caches {
+                let mut parts = text.as_bytes().chunks(256).map(std::str::from_utf8);
+                let is_cached = parts.any(|part| cache.contains(part.expect("letters")));
+                assert_eq!(is_cached, !is_private, "body {nth}, HTTP/2: {has_http2}");
+            }
             // A part of a chunk, wherever chunks were cut.
             let mut parts = body.chunks(256);
             assert_eq!(
@@ -166,6 +199,10 @@ fn answers_for_one_client_are_neither_cached_nor_stored() {
         }
         for canary in ["CanaryOfTheCookie", "CanaryOfTheRequest"] {
             assert!(!is_stored(canary.as_bytes()), "{canary}");
+            assert!(
+                caches.iter().all(|cache| !cache.contains(canary)),
+                "{canary}"
+            );
             for (name, end) in world.pair.ends() {
                 assert!(
                     !end.log().contains(canary),
