@@ -1,6 +1,7 @@
 //! Sites whose TLS a near end opens: web sites, databases and mail, as their real clients and servers speak it.
 #![allow(missing_docs, reason = "a test's own")]
 
+mod certificates;
 mod clients;
 #[path = "../common/mod.rs"]
 mod common;

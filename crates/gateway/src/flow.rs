@@ -26,6 +26,7 @@ use h2::Reason;
 use refrain_proto::{
     FlowId, Link, Moment, ResetReason, codes::reset, limits::PENDING_BYTES_MAX, planted::Bug,
 };
+use rustls::AlertDescription;
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -482,8 +483,21 @@ impl FlowHandle {
     }
 }
 
+/// The alert of a target that requires a certificate of the client. With TLS 1.3, it comes after the handshake.
+pub(crate) const CERTIFICATE_REQUIRED: rustls::Error =
+    rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
+
+/// Whether an error is this alert.
+fn wants_certificate(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    inner == Some(&CERTIFICATE_REQUIRED)
+}
+
 /// The code of a reset, after this error of the application's connection.
 fn code_of(error: &io::Error) -> u8 {
+    if wants_certificate(error) {
+        return reset::CLIENT_CERTIFICATE;
+    }
     let reason = StreamReset::reason_in(error).map(u32::from);
     let code = reason.and_then(|reason| u8::try_from(reason).ok());
     match code.filter(|code| *code <= reset::HTTP2_MAX) {

@@ -48,6 +48,8 @@ pub mod reset {
     pub const GATEWAY: u8 = 3;
     /// A confirmation did not hold.
     pub(crate) const MISCONFIRMED: u8 = 4;
+    /// The target requires a certificate of the client (the alert `certificate_required` of TLS).
+    pub const CLIENT_CERTIFICATE: u8 = 5;
     /// The target reset a stream of HTTP/2: this, and the code of the reset (RFC 9113, section 7).
     pub const HTTP2: u8 = 64;
     /// The largest code of such a reset.

@@ -370,6 +370,9 @@ fn error_of(standing: &Standing) -> AnswerError {
             AnswerError::Reset
         }
         Standing::Reset(ResetReason::ByPeer(reset::IDLE)) => AnswerError::TimedOut,
+        Standing::Reset(ResetReason::ByPeer(reset::CLIENT_CERTIFICATE)) => {
+            AnswerError::ClientCertificate
+        }
         Standing::Reset(ResetReason::LaneLost) => AnswerError::LinkBroken,
         Standing::Reset(ResetReason::ByPeer(_) | ResetReason::Misconfirmed)
         | Standing::Refused(_)

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use tokio::select;
 
-use super::pipe::PipeEnd;
+use super::{CERTIFICATE_REQUIRED, pipe::PipeEnd};
 use crate::http_proxy::{
     self, Body, HEAD_BYTES_MAX,
     http2::{self, Framing, Malformed},
@@ -35,6 +35,16 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
+    /// Whether the other side requires a certificate of the client. Of errors of a connection, h2 keeps the text.
+    pub(crate) fn is_without_certificate(&self) -> bool {
+        match self {
+            Stop::Stream(error) if error.is_io() => error
+                .to_string()
+                .contains(&CERTIFICATE_REQUIRED.to_string()),
+            _ => false,
+        }
+    }
+
     /// The code with which the other side reset the stream.
     pub(crate) fn stream_reset(&self) -> Option<Reason> {
         match self {

@@ -14,6 +14,8 @@ use std::{
 use h2::Reason;
 use tokio::sync::Notify;
 
+use super::CERTIFICATE_REQUIRED;
+
 /// The bytes that a direction holds for its reader.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
@@ -30,12 +32,14 @@ pub(crate) struct PipeEnd {
 /// What both directions share.
 #[derive(Default)]
 struct Common {
-    /// 0 before a reset, [`RESET`] after one, and [`RESET_BY_STREAM`] with the code of the stream that caused it.
+    /// 0 before a reset, [`RESET`] or [`NO_CERTIFICATE`] after one, and [`RESET_BY_STREAM`] with the code of the stream that
+    /// caused it.
     state: AtomicU64,
     reset: Notify,
 }
 
 const RESET: u64 = 1;
+const NO_CERTIFICATE: u64 = 2;
 const RESET_BY_STREAM: u64 = 1 << 32;
 
 /// The reset of an HTTP/2 stream, as the error of its pipe.
@@ -91,6 +95,7 @@ impl PipeEnd {
         match self.common.state.load(Ordering::Acquire) {
             0 => Ok(()),
             RESET => Err(ErrorKind::ConnectionReset.into()),
+            NO_CERTIFICATE => Err(io::Error::other(CERTIFICATE_REQUIRED)),
             state => {
                 let reset = StreamReset(Reason::from(state as u32));
                 Err(io::Error::new(ErrorKind::ConnectionReset, reset))
@@ -241,6 +246,11 @@ impl PipeEnd {
     /// The same, since a stream was reset with this code.
     pub(crate) fn reset_by_stream(&self, reason: Reason) {
         self.reset_as(RESET_BY_STREAM | u64::from(u32::from(reason)));
+    }
+
+    /// The same, since a site requires a certificate of the client.
+    pub(crate) fn reset_without_certificate(&self) {
+        self.reset_as(NO_CERTIFICATE);
     }
 
     /// The first one counts.

@@ -100,6 +100,9 @@ pub enum AnswerError {
     /// The origin's connection failed.
     #[error("the origin reset the connection before it answered")]
     Reset,
+    /// The origin wants to know the client by a certificate.
+    #[error("the origin requires a client certificate, and the far end has none")]
+    ClientCertificate,
     /// The peer's gateway gave up on it.
     #[error("the far end closed the connection before the origin answered")]
     EndedByPeer,

@@ -124,6 +124,8 @@ impl Targets {
                     if let Err(error) = flow.serve(&outer, sender).await {
                         if let Some(reason) = error.stream_reset() {
                             outer.reset_by_stream(reason);
+                        } else if error.is_without_certificate() {
+                            outer.reset_without_certificate();
                         }
                         tracing::debug!(target = %flow.asked, %error, "an exchange ended");
                     }
