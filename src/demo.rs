@@ -39,7 +39,7 @@ pub(crate) struct DemoArguments {
     /// Transfer these files instead of the built-in content, in this order. For a directory: all files
     /// in it and below it, in the order of their paths
     ///
-    /// All files together have at most 2.15 GB, and a directory has at most 10000 files.
+    /// All files together can total at most 2.15 GB, and a directory can contain at most 10000 files.
     files: Vec<PathBuf>,
     /// Simulate a link of this rate and one-way delay, or none
     ///

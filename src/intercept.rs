@@ -78,7 +78,7 @@ enum Command {
     /// The command stays until Ctrl-C, SIGTERM or `refrain intercept off`. Connections are redirected only while the near
     /// end runs and has a link: otherwise new connections go direct within half a second.
     ///
-    /// Rules are loaded again if another program removed them, or if a control group was created or created again. SIGHUP
+    /// Rules are loaded again if another program removed them, or if a control group was created or recreated. SIGHUP
     /// also loads them, from the file as it is then. Each time, new connections go direct for about 0.2 s, and the counts of
     /// connections start again from zero.
     #[command(

@@ -73,7 +73,7 @@ macro_rules! gateway {
         concat!(
             each_option!($only_flags),
             "\n\nSIZE: bytes, such as 4096, 64KiB or 1.5GB. K, M, G and T are powers of ten, KiB, MiB, GiB and TiB \
-             powers of two. Output has powers of ten: 128MiB is 134 MB there.\n\
+             powers of two. Output uses powers of ten: 128MiB is shown as 134 MB.\n\
              RATE: bits per second. 20M is 20 million bits, as is 20Mbit. With B/s, bytes per second: 2.5MB/s.\n\
              TIME: a number with a unit, such as 500ms, 4s, 5min, 1h or 7d.\n\n\
              SIGTERM or SIGINT: accept no new connections, and let open ones continue for --drain-timeout. Then \
@@ -95,10 +95,10 @@ macro_rules! gateway {
     version,
     long_version = version::LONG,
     max_term_width = 100,
-    after_help = "Example:\n  refrain demo\n\nExit codes: 0 done; 1 failed; 2 wrong arguments or configuration; 3 no link to the \
-                  peer (near --require-peer); 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM. \
-                  far, near, czip serve and czip proxy exit with 0 after SIGTERM or Ctrl-C. run exits with \
-                  the exit code of its program, or 125 to 127."
+    after_help = "Example:\n  refrain demo\n\nExit codes: 0 done; 1 failed; 2 wrong arguments or configuration; \
+                  3 no link to the peer (near --require-peer); 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM. \
+                  far, near, intercept on, czip serve, czip proxy and czip mount exit with 0 after SIGTERM or Ctrl-C. \
+                  status --watch exits with 0 after Ctrl-C. run exits with the exit code of its program, or 125 to 127."
 )]
 struct Arguments {
     /// Print no progress or notes, and log only warnings and errors
@@ -130,7 +130,7 @@ enum Command {
     #[command(
         after_help = "Example:\n  refrain far --key far.key --peer-key near.key.pub\n\n\
                       All options: refrain far --help",
-        after_long_help = gateway!("--dry-run, --json-log, --verbose", "")
+        after_long_help = gateway!("--dry-run, --json-log, --quiet, --verbose", "")
     )]
     Far(gateways::GatewayArguments<FarOptions>),
     /// Run the near end, next to the users
@@ -140,7 +140,7 @@ enum Command {
     #[command(
         after_help = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org \
                       --socks5 1080\n\nAll options: refrain near --help",
-        after_long_help = gateway!("--dry-run, --json-log, --verbose, --require-peer", ", 3 no link (--require-peer)")
+        after_long_help = gateway!("--dry-run, --json-log, --quiet, --verbose, --require-peer", ", 3 no link (--require-peer)")
     )]
     Near(gateways::NearArguments),
     /// Run a program, and send all of its connections through the link
@@ -194,7 +194,7 @@ enum Command {
     /// HOST:PORT or --admin SOCKET chooses one.
     #[command(
         after_help = "Example:\n  refrain check --config /etc/refrain/near.toml",
-        after_long_help = each_option!("--wait, --json, --json-log, --verbose")
+        after_long_help = each_option!("--wait, --json, --json-log, --quiet, --verbose")
     )]
     Check(check::CheckArguments),
     /// Find problems with this machine and its gateways, and print the next steps
@@ -396,6 +396,7 @@ mod tests {
             });
             let mut others: Vec<_> = others
                 .map(|id| format!("--{}", id.as_str().replace('_', "-")))
+                .chain(["--quiet".to_owned()])
                 .collect();
             let mut named: Vec<_> = only_flags.split(", ").collect();
             others.sort();

@@ -75,7 +75,7 @@ pub(super) struct CacheArguments {
     cache: Option<PathBuf>,
     /// Limit the cache on disk
     ///
-    /// At least 1MB. The oldest chunks are deleted first. GiB are 2^30 bytes, GB or G 10^9.
+    /// At least 1MB. The oldest chunks are deleted first. 1GiB is 2^30 bytes. 1GB or 1G is 10^9 bytes.
     #[arg(
         long,
         value_name = "SIZE",

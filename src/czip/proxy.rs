@@ -38,12 +38,12 @@ pub(super) struct ProxyArguments {
     /// At least 1MB. The oldest chunks are deleted first. Whole archives, from servers without Range requests, may take
     /// the same size again. One of them may take at most a quarter of it.
     ///
-    /// GiB are 2^30 bytes, GB or G 10^9.
+    /// 1GiB is 2^30 bytes. 1GB or 1G is 10^9 bytes.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(CacheOptions::BYTES_MAX), value_parser = bounded::disk_cache)]
     cache_size: ByteSize,
     /// Use at most this much memory for chunks of all files
     ///
-    /// MiB are 2^20 bytes, MB or M a million.
+    /// 1MiB is 2^20 bytes. 1MB or 1M is a million.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(ProxyOptions::MEMORY_BYTES), value_parser = bounded::size)]
     memory: ByteSize,
     /// Ask the origin about each archive at most once in this time: whether it exists, and which version

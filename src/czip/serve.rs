@@ -20,7 +20,7 @@ pub(super) struct ServeArguments {
     listen: ListenArguments,
     /// Use at most this much memory for chunks of all files
     ///
-    /// MiB are 2^20 bytes, MB or M a million.
+    /// 1MiB is 2^20 bytes. 1MB or 1M is a million.
     #[arg(long, alias = "cache", value_name = "SIZE", default_value_t = ByteSize(ServeOptions::default().cache_bytes), value_parser = bounded::size)]
     cache_size: ByteSize,
 }

@@ -272,7 +272,7 @@ fn saved(app: u64, link: u64) -> String {
 
 fn links(peers: &[Peer]) -> Table {
     let mut table = Table::new(
-        "peer  lanes  rtt  flows  uncached blocks  cache gaps  cache sent  received  <effort",
+        "peer  lanes  rtt  flows  uncached blocks  cache gaps  send cache full  receive cache full  <effort",
     );
     for peer in peers {
         let bypassed = peer.sent.bypassed_blocks + peer.received.bypassed_blocks;

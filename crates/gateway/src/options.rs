@@ -302,10 +302,11 @@ pub(crate) fn ways_in() -> impl Iterator<Item = &'static OptionSpec> {
 }
 
 /// The flags that neither a file nor a variable sets, written as keys, and the programs that have them.
-pub const ONLY_FLAGS: [(&str, &[Role]); 6] = [
+pub const ONLY_FLAGS: [(&str, &[Role]); 7] = [
     ("dry_run", BOTH),
     ("json", CHECK),
     ("json_log", ALL),
+    ("quiet", ALL),
     ("require_peer", NEAR),
     ("verbose", ALL),
     ("wait", CHECK),
@@ -415,12 +416,12 @@ options! {
             .brief("Read the certificate of a service");
         CERT_KEY = OptionSpec::new(NEAR, "cert_key", "FILE", Nothing,
             "Read the private key of the certificate in `cert` from this file: PEM. Only its owner may read the file. \
-             With several, they are in the order of the certificates.").repeats();
+             With several, give them in the order of the certificates.").repeats();
         OPEN = OptionSpec::new(NEAR, "open", "NAME[:PORT]", Nothing,
             "Decrypt TLS of clients to servers with these names, such as npm.example.org or *.corp.example. The default port \
              is 443. This is done for connections through `http_proxy`, `socks5`, `transparent` and `refrain run`. This \
              end then presents a certificate of `ca`, and the far end verifies the server's. Clients must trust the CA. \
-             Those that do not, and servers that cannot be verified, pass unopened. Reloaded on SIGHUP.")
+             Connections of clients that do not trust it, and to servers that cannot be verified, are not decrypted. Reloaded on SIGHUP.")
             .repeats().reloads(NEAR)
             .brief("Decrypt clients' TLS, with your own CA");
         CA = OptionSpec::new(NEAR, "ca", "DIR", Nothing,
@@ -485,8 +486,8 @@ options! {
              private if it has `Cache-Control: no-store` or `private`. Answers to requests with `Authorization` are private \
              too, unless they are public: `Cache-Control` has `public`, `s-maxage` or `immutable`, or the path has a digest. \
              `bypass`: private bodies are neither cached, nor compressed, nor stored, so their length shows nothing about \
-             other data. `cache`: they are treated as other bodies, to find repeats, for example in private git \
-             repositories. `secret-safe`: all answers that are not public are sent as with `bypass`, with their heads. Near \
+             other data. `cache`: they are treated like other bodies, to find repeats, for example in private git \
+             repositories. `secret-safe`: all answers that are not public are sent as with `bypass`, including their headers. Near \
              ends can ask for this too, for their own requests. Reloaded on SIGHUP.").reloads(FAR);
         SECRET_SAFE = OptionSpec::new(NEAR, "secret_safe", "", Nothing,
             "Keep requests to the HTTPS sites of `service` and `open`, and their answers, apart from all other data. They \
@@ -501,8 +502,8 @@ options! {
              need an entry too. Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Accept only these clients");
         PROXY_AUTH = OptionSpec::new(NEAR, "proxy_auth", "USER:HASH|FILE", Nothing,
-            "Ask clients of `socks5` and `http_proxy` for a user name and password. The value is a user with the \
-             hash of the password: `htpasswd -nB USER` prints it. A file has such lines. Only its owner may \
+            "Ask clients of `socks5` and `http_proxy` for a user name and password. The value is USER:HASH, \
+             as `htpasswd -nB USER` prints it, or a file with one such line per user. Only its owner may \
              read the file. `openssl passwd -6` also makes a HASH. Other users of the machine can see flags, so \
              prefer a file. Reloaded on SIGHUP.").repeats().secret().reloads(BOTH)
             .brief("Ask proxy clients for a password");
@@ -608,7 +609,7 @@ options! {
              data has passed that position before the prediction arrives.").needs_store();
         CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
             "Set the average size of the store's chunks, not counting `chunk_min`: a power of two from 64B to \
-             32KiB. So with the defaults, a chunk has about 10 KiB. Smaller chunks find more repeats, but need more \
+             32KiB. So with the defaults, chunks average about 10 KiB. Smaller chunks find more repeats, but need more \
              memory and upstream traffic.").needs_store();
         CHUNK_MIN = OptionSpec::new(NEAR, "chunk_min", "SIZE", Value("2KiB"),
             "Set the smallest chunk, from 48B.").needs_store();
