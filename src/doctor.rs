@@ -17,6 +17,7 @@ mod kernel;
 mod path;
 mod peers;
 mod rules;
+mod sites;
 mod sockets;
 
 use std::{
@@ -53,6 +54,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ("configuration", "listener", configuration::listeners),
     ("configuration", "in use", configuration::in_use),
     ("peers", "peer", peers::peers),
+    ("peers", "site", sites::sites),
     ("path", "route", path::routes),
     ("path", "interface", path::missing_interfaces),
     ("path", "forwarding", path::forwarding),

@@ -12,6 +12,8 @@ use std::{
 use super::service::{PROGRAMS, served};
 use crate::common::{
     addresses::free_address,
+    command::command,
+    doctor::Findings,
     eventually,
     http::get,
     nginx::Nginx,
@@ -288,4 +290,49 @@ fn a_site_that_requires_a_certificate_of_the_client_is_a_502_that_says_so() {
     let answer = run_ok("curl", Path::new("/"), &always);
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.contains("requires a client certificate"), "{answer}");
+}
+
+#[test]
+fn doctor_asks_each_site_for_a_page() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let mut authority = Authority::new();
+    let ca = authority.path("ca.crt");
+    authority.certify("good", "localhost", "ca", "2");
+    authority.certify("expired", "localhost", "ca", "0");
+    let servers = ["good", "expired", "good"].map(|name| authority.serve(name, &[]));
+    let listens = [free_address(), free_address(), free_address()];
+    let schemes = ["", "", "https://"];
+    let services = [0, 1, 2].map(|nth: usize| {
+        let port = servers[nth].port();
+        format!("{}{}=https://localhost:{port}", schemes[nth], listens[nth])
+    });
+    let [certificate, key] = ["good.crt", "good.key"].map(|name| authority.path(name));
+    let mut options = vec!["--cert", &certificate, "--cert-key", &key];
+    options.extend(services.iter().flat_map(|service| ["--service", service]));
+    let pair = Pair::start(&["--origin-ca", &ca], &options);
+    let file = pair.site.write(
+        "near.toml",
+        &format!(
+            "key = \"{}\"\npeer = \"{}\"\npeer_key = \"{}\"\nservice = {services:?}\n\
+             cert = \"{certificate}\"\ncert_key = \"{key}\"\n",
+            pair.site.path("near.key").display(),
+            pair.site.far_listen,
+            pair.site.far_key,
+        ),
+    );
+    let output = command(&["doctor", "--json", "--config", &file]).output();
+    let found = Findings::of(&output.expect("it runs"));
+    found.expect(
+        "ok",
+        "site",
+        &[&servers[0].port().to_string(), "status 200"],
+    );
+    found.expect(
+        "problem",
+        "site",
+        &[&servers[1].port().to_string(), "expired"],
+    );
+    found.expect("skipped", "site", &[&servers[2].port().to_string(), "curl"]);
 }
