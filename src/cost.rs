@@ -40,7 +40,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CostArguments {
-    /// Read the output of `refrain status --json` for a run from this file, or from standard input (-)
+    /// Take measured values from this file, or from standard input (-): the output of `refrain status --json`
     #[arg(value_name = "STATUS")]
     status: Option<PathBuf>,
     #[command(flatten)]

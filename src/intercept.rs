@@ -101,7 +101,7 @@ struct OnArguments {
     /// Read the gateway's options from this file, with its rules
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// The file is a far end's, which connects from clients' addresses (`client_addresses`)
+    /// The file is that of a far end that connects from clients' addresses (`client_addresses`)
     ///
     /// No rule of a far end redirects connections. The command only brings the answers to those addresses to the far end.
     #[arg(long, conflicts_with_all = ["rule", "user"])]

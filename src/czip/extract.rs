@@ -39,15 +39,15 @@ Example:
 const AFTER_LONG_HELP: &str = "\
 Everything is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed. \
 At any time, each file is the old one or the complete new one. After Ctrl-C, SIGTERM, an error or a full disk, \
-nothing has changed. One exception: a file cannot be replaced, for example an immutable one, and the file system \
-cannot exchange names, such as NFS. Then some files may already be new. The error reports how many. \
+nothing has changed. One exception: some files may already be new if a file cannot be replaced, for example an \
+immutable one, on a file system without an exchange of names, such as NFS. The error reports how many. \
 After `kill -9`, the next extraction to DIR removes the temporary files.
 
 Existing files with the same names are replaced. Existing directories are kept. No link below DIR is followed. \
 If the file system refuses a hard link, a file with the same content replaces it, and this is reported. \
 Your own directories that lack permissions get u+rwx during the extraction, and their modes back at the end. \
 Modes and times are those of the archive, without setuid, setgid and sticky bits. Missing directories above a PATH \
-get them too. \
+also get their modes and times from the archive. \
 The content of standard input gets the name of the archive without `.czip`: `logs` from `logs.czip`.
 
 An archive from a pipe is first copied to an unnamed temporary file in $TMPDIR, as it is not read in order.";

@@ -36,7 +36,7 @@ pub(super) struct ProxyArguments {
     /// Limit the cache on disk
     ///
     /// At least 1MB. The oldest chunks are deleted first. Whole archives, from servers without Range requests, may take
-    /// the same size again. One of them may take at most a quarter of it.
+    /// up the same space again. Each of them takes up at most a quarter of it.
     ///
     /// 1GiB is 2^30 bytes. 1GB or 1G is 10^9 bytes.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(CacheOptions::BYTES_MAX), value_parser = bounded::disk_cache)]

@@ -350,9 +350,10 @@ options! {
              address, with port 7000 unless it has another. A far end may have several.").repeats()
             .brief("Accept near ends here [default: *:7000]");
         PEER = OptionSpec::new(TO_PEER, "peer", "[NAME=]HOST[:PORT]", Required,
-            "Open lanes (long-lived connections) to the far end at this address, at port 7000 unless another is \
-             given. With several, a new flow (an application's connection) goes to the first that is up. `route` or its \
-             `forward` can name another. Each then needs the NAME of its key in `peer_key`.").repeats()
+            "Open lanes (long-lived connections) to the far end at this address, at port 7000 unless another is given. \
+             With several `peer`, give each one a NAME: the name of its key in `peer_key`. A new flow (an application's \
+             connection) goes to the first far end that is up. A `route`, or the `forward` that it came through, can name \
+             a different one.").repeats()
             .brief("Connect to this far end")
             .in_check("Connect to the far end at this address [default port: 7000]");
         VIA_PROXY = OptionSpec::new(TO_PEER, "via_proxy", "URL", Nothing,
