@@ -19,7 +19,7 @@ pub(crate) struct CaArguments {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Make a CA, and print how clients trust it
+    /// Make a CA, and print how to make clients trust it
     ///
     /// The CA can certify the permitted domains, and all names below them, for 10 years. This cannot be changed
     /// later: for further domains, make another CA. The private key of its root is deleted. The other key, in
@@ -36,13 +36,13 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         keep_root: Option<PathBuf>,
     },
-    /// Print how clients trust a CA
+    /// Print how to make clients trust a CA
     #[command(after_help = "Example:\n  refrain ca show /etc/refrain/ca")]
     Show {
         /// The CA's directory
         dir: PathBuf,
     },
-    /// Delete a CA with its key, and print how clients forget it
+    /// Delete a CA with its key, and print how to remove it from clients
     #[command(after_help = "Example:\n  refrain ca revoke /etc/refrain/ca")]
     Revoke {
         /// The CA's directory

@@ -19,7 +19,7 @@ pub(crate) struct ManArguments {
     command: Vec<String>,
     /// Write all pages to this directory instead
     ///
-    /// The directory is made if it does not exist. Pages that it has are replaced.
+    /// The directory is made if it does not exist. Pages that are already there are replaced.
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     out: Option<PathBuf>,
 }

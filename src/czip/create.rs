@@ -51,8 +51,8 @@ The archive does not contain itself. Owners, extended attributes and access list
 be the only input. If it is empty, it does not replace an archive. If a given FILE or DIR cannot be read, no archive \
 is made. The exit code is also 1 if a file changes while it is read. The archive is still made.
 
-Data that repeats is stored once. So a damaged place can damage every file, and every day of a backup, that has \
-this data. Keep a second copy of the archive, and check it with `refrain czip verify`.
+Data that repeats is stored once. So damage in one place can affect every file, and every day of a backup, that \
+contains this data. Keep a second copy of the archive, and check it with `refrain czip verify`.
 
 A new archive replaces an existing one when it is complete. Until then, and after a signal, a full disk or a power \
 cut, the old one stays unchanged. Incomplete archives and temporary files have no names, if the file system supports \

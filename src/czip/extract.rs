@@ -40,7 +40,7 @@ const AFTER_LONG_HELP: &str = "\
 Everything is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed. \
 At any time, each file is the old one or the complete new one. After Ctrl-C, SIGTERM, an error or a full disk, \
 nothing has changed. One exception: some files may already be new if a file cannot be replaced, for example an \
-immutable one, on a file system without an exchange of names, such as NFS. The error reports how many. \
+immutable one, on a file system that cannot exchange two names, such as NFS. The error reports how many. \
 After `kill -9`, the next extraction to DIR removes the temporary files.
 
 Existing files with the same names are replaced. Existing directories are kept. No link below DIR is followed. \

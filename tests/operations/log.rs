@@ -269,7 +269,7 @@ fn the_log_is_complete_when_the_program_ends() {
     let error = String::from_utf8_lossy(&ended.stderr);
     let lines: Vec<_> = error.lines().collect();
     assert!(lines[0].contains("refrain far "), "{error}");
-    assert!(error.contains("peers may connect to"), "{error}");
+    assert!(error.contains("targets that peers can reach"), "{error}");
     assert!(
         lines.last().is_some_and(|line| line.starts_with("error: ")),
         "{error}"

@@ -172,7 +172,10 @@ impl Gateway {
             });
         }
         if self.config.role == Role::Far {
-            tracing::info!("peers may connect to {}", self.config.allow.describe());
+            tracing::info!(
+                "targets that peers can reach: {}",
+                self.config.allow.describe()
+            );
             tasks.spawn(Arc::clone(self).sweep());
         }
     }

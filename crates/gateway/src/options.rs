@@ -412,8 +412,8 @@ options! {
         CERT = OptionSpec::new(NEAR, "cert", "FILE", Nothing,
             "Read the certificate of a `service` whose clients speak TLS with this end from this file: PEM, with those of \
              the CAs between it and the root. The value of such a `service` begins with the URL. The file is \
-             read again when it changes. With several, each service has the first that is for its \
-             name.").repeats()
+             read again when it changes. With several certificates, each service uses the first one that \
+             is for its name.").repeats()
             .brief("Read the certificate of a service");
         CERT_KEY = OptionSpec::new(NEAR, "cert_key", "FILE", Nothing,
             "Read the private key of the certificate in `cert` from this file: PEM. Only its owner may read the file. \
@@ -421,7 +421,7 @@ options! {
         OPEN = OptionSpec::new(NEAR, "open", "NAME[:PORT]", Nothing,
             "Decrypt TLS of clients to servers with these names, such as npm.example.org or *.corp.example. The default port \
              is 443. This is done for connections through `http_proxy`, `socks5`, `transparent` and `refrain run`. This \
-             end then presents a certificate of `ca`, and the far end verifies the server's. Clients must trust the CA. \
+             end then presents a certificate that the CA of `ca` has issued. The far end verifies the server's own certificate. Clients must trust the CA. \
              Connections of clients that do not trust it, and to servers that cannot be verified, are not decrypted. Reloaded on SIGHUP.")
             .repeats().reloads(NEAR)
             .brief("Decrypt clients' TLS, with your own CA");
@@ -464,7 +464,7 @@ options! {
              [fd00::/8]:8000-8099. HOST is a name, `*.suffix`, `*`, an address or a range of addresses. An IPv6 \
              address or range is in brackets. PORT is required: a number, a range, or `*` for all ports. Addresses \
              and ranges are compared with the resolved address. A name allows any address that it resolves to. \
-             Rules replace the default: to keep the services of a far end's own machine, also allow \
+             Rules replace the default: to keep access to services on the far end's own machine, also allow \
              `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Let the peer reach this target");
         CLIENT_ADDRESSES = OptionSpec::new(FAR, "client_addresses", "ADDRESS|RANGE", Nothing,
@@ -534,8 +534,8 @@ options! {
             .brief("Choose the end that finds repeats");
         EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
             "Send the data of these targets unchanged: not searched for repeats, not cached, not compressed. \
-             Targets are written as in `allow`. A rule of the end that opens a flow covers all data of the flow. \
-             A rule only at the end that connects does not cover data sent before that, such as a first request. For secrets, set the rule at both ends. \
+             Targets are written as in `allow`. A rule at the end where the client connects covers all data of the flow. A rule only at the end that connects to \
+             the target does not cover earlier data. This can be a first request. For secrets, set the rule at both ends. \
              Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Send this target's data unchanged");
     }
@@ -572,7 +572,7 @@ options! {
             .before_0_2("cache").brief("Set the cache size [default: 128MiB]");
         MEMORY = OptionSpec::new(BOTH, "memory", "SIZE",
             Described("a quarter of this machine's or container's memory"),
-            "Limit the memory of all links together, from 40MiB and at least twice a given `cache_size`. Each peer \
+            "Limit the memory of all links together. It must be at least 40MiB, and at least twice a given `cache_size`. Each peer \
              has an equal share. With a small share, a link has smaller caches and fewer lanes, and accepts fewer \
              flows. `--dry-run` prints them. The process itself needs up to 64MiB more.")
             .brief("Limit the memory of all links");

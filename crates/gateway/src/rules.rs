@@ -74,7 +74,7 @@ impl AllowRules {
     /// What is allowed, for the log and `status`.
     pub fn describe(&self) -> String {
         if *self == AllowRules::loopback() {
-            return "loopback only (127.0.0.0/8 and ::1; rules of --allow replace this)".into();
+            return "loopback addresses of this machine only (127.0.0.0/8 and ::1; --allow replaces this)".into();
         }
         if self.rules.is_empty() {
             return "nothing (add targets with --allow)".into();
@@ -406,7 +406,7 @@ mod tests {
                 "{address}"
             );
         }
-        assert!(default.describe().contains("loopback only"));
+        assert!(default.describe().contains("loopback addresses"));
     }
 
     #[test]
