@@ -140,7 +140,7 @@ struct KeepArguments {
     /// Each chunk is written once. (`refrain czip create` makes archives.)
     #[arg(short, long, value_name = "DIR", requires = "realm")]
     output: Option<PathBuf>,
-    /// Store the data under this realm: the near end's --realm, or without that the far end's public key
+    /// Store the data under this realm: the near end's --realm or, if it has none, the far end's public key
     ///
     /// The store determines how chunks are cut: --chunk-size, --chunk-min, --chunker and --hash cannot be given.
     #[arg(long, value_name = "NAME", requires = "output", value_parser = parse_realm)]

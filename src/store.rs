@@ -78,7 +78,7 @@ struct AddArguments {
     /// Add all files in this directory, and in all directories below it
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Store the history under this realm: the near end's --realm, or without that the far end's public key
+    /// Store the history under this realm: the near end's --realm or, if it has none, the far end's public key
     #[arg(long, value_name = "NAME", value_parser = parse_realm)]
     realm: String,
     /// Also add private keys and other chunk stores: predictions can reveal them to the other end

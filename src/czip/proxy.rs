@@ -35,8 +35,8 @@ pub(super) struct ProxyArguments {
     cache: PathBuf,
     /// Limit the cache on disk
     ///
-    /// At least 1MB. The oldest chunks are deleted first. Whole archives, from servers without Range requests, take
-    /// up at most as much space again, in addition. Each of them takes up at most a quarter of SIZE.
+    /// At least 1MB. The oldest chunks are deleted first. Whole archives, from servers that do not support Range requests,
+    /// take up at most as much space again. Each of them takes up at most a quarter of SIZE.
     ///
     /// 1GiB is 2^30 bytes. 1GB or 1G is 10^9 bytes.
     #[arg(long, value_name = "SIZE", default_value_t = ByteSize(CacheOptions::BYTES_MAX), value_parser = bounded::disk_cache)]

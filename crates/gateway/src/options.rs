@@ -419,10 +419,11 @@ options! {
             "Read the private key of the certificate in `cert` from this file: PEM. Only its owner may read the file. \
              With several, give them in the order of the certificates.").repeats();
         OPEN = OptionSpec::new(NEAR, "open", "NAME[:PORT]", Nothing,
-            "Decrypt TLS of clients to servers with these names, such as npm.example.org or *.corp.example. The default port \
+            "Decrypt clients' TLS connections to servers with these names, such as npm.example.org or *.corp.example. The default port \
              is 443. This is done for connections through `http_proxy`, `socks5`, `transparent` and `refrain run`. This \
              end then presents a certificate that the CA of `ca` has issued. The far end verifies the server's own certificate. Clients must trust the CA. \
-             Connections of clients that do not trust it, and to servers that cannot be verified, are not decrypted. Reloaded on SIGHUP.")
+             Connections from clients that do not trust it, and connections to servers that cannot be verified, are not \
+             decrypted. Reloaded on SIGHUP.")
             .repeats().reloads(NEAR)
             .brief("Decrypt clients' TLS, with your own CA");
         CA = OptionSpec::new(NEAR, "ca", "DIR", Nothing,
@@ -535,7 +536,7 @@ options! {
         EXCLUDE = OptionSpec::new(BOTH, "exclude", "HOST:PORT", Nothing,
             "Send the data of these targets unchanged: not searched for repeats, not cached, not compressed. \
              Targets are written as in `allow`. A rule at the end where the client connects covers all data of the flow. A rule only at the end that connects to \
-             the target does not cover earlier data. This can be a first request. For secrets, set the rule at both ends. \
+             the target takes effect once the target is connected. Before that, the client may have sent a request. For secrets, set the rule at both ends. \
              Reloaded on SIGHUP.").repeats().reloads(BOTH)
             .brief("Send this target's data unchanged");
     }
@@ -620,7 +621,7 @@ options! {
             "Choose how to find repeats. `max` is Max-Match, which finds the most. `chunk` is Chunk-Match, which \
              keeps no payload at the sender.");
         SECOND_STAGE = OptionSpec::new(BOTH, "second_stage", SecondStage::NAMES, Value("zstd"),
-            "Compress the data that this end sends and matching did not replace: `zstd`, or `off`. `off` needs \
+            "Compress the data that this end sends and that matching did not replace: `zstd`, or `off`. `off` needs \
              less CPU, for content that zstd cannot compress.");
         MARKER = OptionSpec::new(BOTH, "marker", MarkerAlgorithm::NAMES, Value("samplebyte"),
             "Choose how to select the positions at which to search for repeats. Keep the default: the \
