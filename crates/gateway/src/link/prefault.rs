@@ -15,14 +15,14 @@ use super::SharedLink;
 /// For so long a link is watched before its caches are prefaulted.
 const WATCH: Duration = Duration::from_millis(50);
 
-/// What may be put into its caches in that time. A link that is faster needs the processors for itself.
+/// What applications may send and receive in that time. A link that is faster needs the processors for itself.
 const LITTLE_BYTES: u64 = 1 << 20;
 
 /// Runs until the link is dropped; notified by `wanted` of that too.
 pub(super) async fn run(link: Weak<SharedLink>, wanted: Arc<Notify>) {
     while let Some(shared) = link.upgrade() {
         let turns = shared.memory.prefaulting();
-        let before = shared.cached_bytes();
+        let before = shared.carried_bytes();
         drop(shared);
         let Some(before) = before else {
             wanted.notified().await;
@@ -32,7 +32,9 @@ pub(super) async fn run(link: Weak<SharedLink>, wanted: Arc<Notify>) {
         // One link of the gateway at a time: the others need its processors.
         let _turn = turns.acquire().await;
         while let Some(shared) = link.upgrade() {
-            let moved = shared.cached_bytes().map(|bytes| bytes - before);
+            let moved = shared
+                .carried_bytes()
+                .map(|bytes| bytes.saturating_sub(before));
             let page = match moved {
                 Some(..=LITTLE_BYTES) => shared.lock().link.poll_prefault(),
                 _ => None,
@@ -49,10 +51,13 @@ pub(super) async fn run(link: Weak<SharedLink>, wanted: Arc<Notify>) {
 }
 
 impl SharedLink {
-    /// How many bytes were put into its caches; `None` while there is nothing to prefault.
-    fn cached_bytes(&self) -> Option<u64> {
+    /// How many bytes applications have sent and received; `None` while there is nothing to prefault.
+    fn carried_bytes(&self) -> Option<u64> {
         let state = self.lock();
         let wants = state.link.wants_prefault();
-        wants.then(|| state.link.cached_bytes())
+        wants.then(|| {
+            let counters = state.link.counters();
+            counters.sent.layers.app_bytes + counters.received.layers.app_bytes
+        })
     }
 }

@@ -374,12 +374,6 @@ impl Link {
         self.events.pop_front()
     }
 
-    /// How many bytes were put into the caches, of both directions.
-    #[must_use]
-    pub fn cached_bytes(&self) -> u64 {
-        self.caches.sender.cache_filled_bytes() + self.caches.receiver.cache_filled_bytes()
-    }
-
     /// Whether [`poll_prefault`](Self::poll_prefault) would give something.
     #[must_use]
     pub fn wants_prefault(&self) -> bool {
