@@ -12,7 +12,8 @@ use super::{
 };
 
 pub(super) const INTRODUCTION: &str = "# Failing open\n\n\
-Written by `cargo run --release -p refrain-experiments -- failing-open --write docs/results-failing-open.md`, as root.\n";
+Written by `cargo run --release -p refrain-experiments -- failing-open --write docs/results-failing-open.md`, as root.\n\
+It needs no data set.\n";
 
 const TEXT: &str = "\n\
 Something fails while programs are connected through a pair, and while they connect. The tables show the result for\n\

@@ -80,7 +80,7 @@ pub(super) fn page(report: &Report) -> anyhow::Result<String> {
     let mut page = format!(
         "# The cost of interception\n\n\
          Written by `cargo run --release -p refrain-experiments -- interception --write docs/results-interception.md`,\n\
-         as root, after `lab/setup`. `--json` prints every run. Measured on {} at {} on {}.\n\n\
+         as root, after `lab/setup`. It needs no data set. `--json` prints every run. Measured on {} at {} on {}.\n\n\
          Two parts: connections that cannot gain from a pair, and programs under `refrain run`. The link is the lab's:\n\
          real TCP between two network namespaces. The firewall redirects connections to the near end, by\n\
          `refrain intercept on`. Each turn has newly started programs. Figures are {}. The ways took turns.\n\
