@@ -204,7 +204,7 @@ fn rules_name_the_peer_of_a_target_and_are_reloaded() {
     std::fs::write(&file, config("first")).expect("written");
     trio.near.signal("HUP");
     trio.near
-        .wait_for_log(&[": reloaded ", "near.toml: all options"]);
+        .wait_for_log(&["reloaded ", "near.toml: all options"]);
     assert_eq!(trio.peer_of(by_route.0), "first");
     assert_eq!(trio.peer_of(by_forward.0), "second");
 

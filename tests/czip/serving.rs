@@ -205,7 +205,7 @@ fn sizes_are_what_the_help_says() {
             let default = format!("[default: {size}]");
             assert!(help.contains(&default), "{subcommand}: {help}");
         }
-        assert!(help.contains("are 2^"), "{subcommand}: {help}");
+        assert!(help.contains("is 2^"), "{subcommand}: {help}");
     }
 }
 

@@ -269,6 +269,6 @@ fn a_neighbour_with_nothing_but_added_files_is_warned_of_once() {
     mixed.append(recipe, &digest, b"verse").expect("appended");
     mixed.close().expect("closed");
     near.restart();
-    assert_eq!(near.log().matches("realms: history of realm").count(), 2);
+    assert_eq!(near.log().matches("INFO history of realm").count(), 2);
     assert_eq!(near.log().matches(&warning).count(), 1);
 }

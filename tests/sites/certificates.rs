@@ -300,8 +300,8 @@ fn doctor_asks_each_site_for_a_page() {
     let mut authority = Authority::new();
     let ca = authority.path("ca.crt");
     authority.certify("good", "localhost", "ca", "2");
-    authority.certify("expired", "localhost", "ca", "0");
-    let servers = ["good", "expired", "good"].map(|name| authority.serve(name, &[]));
+    authority.certify("other", "other.example", "ca", "2");
+    let servers = ["good", "other", "good"].map(|name| authority.serve(name, &[]));
     let listens = [free_address(), free_address(), free_address()];
     let schemes = ["", "", "https://"];
     let services = [0, 1, 2].map(|nth: usize| {
@@ -332,7 +332,7 @@ fn doctor_asks_each_site_for_a_page() {
     found.expect(
         "problem",
         "site",
-        &[&servers[1].port().to_string(), "expired"],
+        &[&servers[1].port().to_string(), "other.example"],
     );
     found.expect("skipped", "site", &[&servers[2].port().to_string(), "curl"]);
 }
