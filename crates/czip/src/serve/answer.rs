@@ -8,13 +8,12 @@ use super::{
     Content, Folder, ServeError, Shared,
     body::AnswerBody,
     cache::in_thread,
-    names::parse_name,
+    names::{CHUNK_PATH, parse_name},
     plan::Unit,
     resource::{Answer, Resource, answer_with, not_allowed, send, tag, text, whole, with},
     tree::SafePath,
 };
 
-pub(super) const CHUNK_PATH: &str = "/.czip/chunk/";
 pub(super) const STATUS_PATH: &str = "/.czip/status";
 
 pub(super) async fn answer(

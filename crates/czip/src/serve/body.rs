@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking, time::timeout};
 
 use super::{
-    ServeError, answer::CHUNK_PATH, counters::Counters, encoding::Encoder, sending::Sending,
+    ServeError, counters::Counters, encoding::Encoder, names::CHUNK_PATH, sending::Sending,
     socket::Answering,
 };
 use crate::remote::causes;

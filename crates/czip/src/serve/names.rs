@@ -107,6 +107,9 @@ impl ArchiveNames {
     }
 }
 
+/// Paths of chunks begin so, before the name.
+pub(super) const CHUNK_PATH: &str = "/.czip/chunk/";
+
 /// A name in hexadecimal.
 pub(super) fn parse_name(text: &str) -> Option<ChunkName> {
     let mut name = [0; ChunkName::BYTES];

@@ -19,9 +19,9 @@ use crate::{
     method::{Compression, Compressor, Method as Compressing},
     serve::{
         ServeError, Shared,
-        answer::{CHUNK_PATH, STATUS_PATH, json},
+        answer::{STATUS_PATH, json},
         cache::in_thread,
-        names::parse_name,
+        names::{CHUNK_PATH, parse_name},
         opened::Contents,
         resource::{Answer, Resource, answer_with, not_allowed, send, tag},
         site::{Target, within},
