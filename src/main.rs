@@ -201,8 +201,7 @@ enum Command {
     ///
     /// Checks the gateways that run here, the kernel and the firewall. With --config it also checks this file, and each
     /// peer of a near end: it makes a connection there, which the far end logs. Each site of --service gets a request.
-    /// Apart from that, it changes nothing. Some checks
-    /// need root. Together, they take at most about 10 seconds.
+    /// Apart from that, it changes nothing. Some checks need root. Together, they take at most about 10 seconds.
     #[command(
         after_help = "Exit codes: 0 no problem, 1 a problem.\n\nExample, as root:\n  refrain doctor --config /etc/refrain/near.toml"
     )]

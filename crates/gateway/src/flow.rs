@@ -26,7 +26,6 @@ use h2::Reason;
 use refrain_proto::{
     FlowId, Link, Moment, ResetReason, codes::reset, limits::PENDING_BYTES_MAX, planted::Bug,
 };
-use rustls::AlertDescription;
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -35,7 +34,10 @@ use tokio::{
 
 use crate::{
     crumbs::Crumbs,
-    flow::{connection::Connection, pipe::StreamReset},
+    flow::{
+        connection::Connection,
+        pipe::{StreamReset, wants_certificate},
+    },
     http_proxy::{
         RequestHead,
         secrets::{Exchanges, Part},
@@ -481,16 +483,6 @@ impl FlowHandle {
         self.link.with(|link, _| link.reset(self.id, code));
         self.is_over = true;
     }
-}
-
-/// The alert of a target that requires a certificate of the client. With TLS 1.3, it comes after the handshake.
-pub(crate) const CERTIFICATE_REQUIRED: rustls::Error =
-    rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
-
-/// Whether an error is this alert.
-fn wants_certificate(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
-    inner == Some(&CERTIFICATE_REQUIRED)
 }
 
 /// The code of a reset, after this error of the application's connection.

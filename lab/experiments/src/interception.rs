@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
         date: machine::date()?,
         version: machine::version(),
         runs: arguments.runs,
-        haproxy: ways::haproxy_version()?,
+        haproxy: machine::package_version("haproxy")?,
         places: Vec::new(),
         starts: Vec::new(),
     };

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 /// One line: processor, cores, and that all ran on loopback.
 pub(crate) fn describe() -> String {
@@ -73,6 +73,19 @@ pub(crate) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split(' ').next().and_then(|first| first.parse().ok());
     first.unwrap_or_default()
+}
+
+/// The version of a package of Debian.
+pub(crate) fn package_version(package: &str) -> anyhow::Result<String> {
+    let mut command = Command::new("dpkg-query");
+    command.args(["--show", "--showformat=${Version}", package]);
+    let output = command.output().context("cannot run dpkg-query")?;
+    let version = String::from_utf8(output.stdout)?;
+    ensure!(
+        !version.is_empty(),
+        "{package} is not installed: run lab/setup --peers"
+    );
+    Ok(version)
 }
 
 /// The day, in UTC.

@@ -23,7 +23,6 @@ mod pair;
 mod peers;
 mod predictions;
 mod processes;
-mod resident;
 mod savings;
 mod seeded;
 mod sender_cpu;

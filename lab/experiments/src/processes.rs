@@ -244,6 +244,22 @@ impl Running {
         ))
     }
 
+    /// Starts an nginx with the `nginx.conf` of its folder, and waits until it listens.
+    pub(crate) fn nginx(folder: &Path, address: SocketAddr) -> anyhow::Result<Running> {
+        let at = |name: &str| folder.join(name).display().to_string();
+        // Debian has it where only root's PATH leads.
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("nginx");
+        command
+            .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+            .args(["-e", &at("error.log"), "-p", &at("")])
+            .args(["-c", &at("nginx.conf")])
+            .stderr(Stdio::null());
+        let running = Running::start(&mut command)?;
+        wait(|| Ok(TcpStream::connect(address).is_ok()), "nginx")?;
+        Ok(running)
+    }
+
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_raw(self.0.id().cast_signed())
     }
@@ -265,6 +281,14 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// What a process has in memory; 0 for a process that has ended.
+pub(crate) fn resident_bytes(process: Pid) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or_default() << 10
 }
 
 /// Runs a command to its end, and gives what it printed.

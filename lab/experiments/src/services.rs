@@ -73,8 +73,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
         date: machine::date()?,
         version: machine::version(),
         runs: arguments.runs,
-        nginx: package_version("nginx")?,
-        h2load: package_version("nghttp2-client")?,
+        nginx: machine::package_version("nginx")?,
+        h2load: machine::package_version("nghttp2-client")?,
         rows: Vec::new(),
         idle_stream_bytes: Vec::new(),
     };
@@ -121,16 +121,4 @@ fn measure(
         }
     }
     Ok(rows)
-}
-
-fn package_version(package: &str) -> anyhow::Result<String> {
-    let mut command = std::process::Command::new("dpkg-query");
-    command.args(["--show", "--showformat=${Version}", package]);
-    let output = command.output().context("cannot run dpkg-query")?;
-    let version = String::from_utf8(output.stdout)?;
-    ensure!(
-        !version.is_empty(),
-        "{package} is not installed: run lab/setup --peers"
-    );
-    Ok(version)
 }

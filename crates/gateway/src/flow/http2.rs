@@ -6,7 +6,7 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream};
 use tokio::select;
 
-use super::{CERTIFICATE_REQUIRED, pipe::PipeEnd};
+use super::pipe::{CERTIFICATE_REQUIRED, PipeEnd};
 use crate::http_proxy::{
     self, Body, HEAD_BYTES_MAX,
     http2::{self, Framing, Malformed},

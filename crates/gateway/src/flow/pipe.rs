@@ -12,9 +12,8 @@ use std::{
 };
 
 use h2::Reason;
+use rustls::AlertDescription;
 use tokio::sync::Notify;
-
-use super::CERTIFICATE_REQUIRED;
 
 /// The bytes that a direction holds for its reader.
 const HELD_BYTES_MAX: usize = 64 << 10;
@@ -53,6 +52,16 @@ impl StreamReset {
         let reset = error.get_ref()?.downcast_ref::<StreamReset>()?;
         Some(reset.0)
     }
+}
+
+/// The alert of a target that requires a certificate of the client. With TLS 1.3, it comes after the handshake.
+pub(crate) const CERTIFICATE_REQUIRED: rustls::Error =
+    rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
+
+/// Whether an error is this alert.
+pub(crate) fn wants_certificate(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    inner == Some(&CERTIFICATE_REQUIRED)
 }
 
 #[derive(Default)]

@@ -255,22 +255,17 @@ async fn an_end_that_drains_takes_no_more_flows_and_finishes_those_that_are_open
     exchange(&near, &far).await;
 }
 
-const MIB: usize = 1 << 20;
-
-/// Bytes that hold no repeats.
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut state = 1_u64;
-    let noise = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005) + 1;
-        (state >> 56) as u8
-    });
-    noise.take(bytes).collect()
-}
-
 /// Carries 9 MiB, and waits until memory for about as much again is there.
 #[cfg(target_os = "linux")]
 async fn fill_and_wait(pair: &Pair, (near, far): &(End, End)) {
-    let noise = noise(9 * MIB);
+    const MIB: usize = 1 << 20;
+    let mut state = 1_u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005) + 1;
+        (state >> 56) as u8
+    })
+    .take(9 * MIB)
+    .collect();
     let carrying = async {
         tokio::join!(
             near.send(&noise),

@@ -5,7 +5,7 @@ use std::{fs, io::Write, ops::Range, os::unix::fs::FileExt, path::Path};
 use anyhow::{Context, ensure};
 use nix::unistd::Pid;
 
-use crate::{processes::wait, resident::resident_bytes};
+use crate::processes::{resident_bytes, wait};
 
 /// The memory that a large process has touched.
 const TOUCHED_BYTES: u64 = 4 << 30;

@@ -260,19 +260,6 @@ fn make_certificate(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Debian's haproxy.
-pub(super) fn haproxy_version() -> anyhow::Result<String> {
-    let mut command = Command::new("dpkg-query");
-    command.args(["--show", "--showformat=${Version}", "haproxy"]);
-    let output = command.output().context("cannot run dpkg-query")?;
-    let version = String::from_utf8(output.stdout)?;
-    ensure!(
-        !version.is_empty(),
-        "haproxy is not installed: run lab/setup"
-    );
-    Ok(version)
-}
-
 /// A pair, and rules at the near end that redirect connections to the origin.
 pub(super) struct Intercepted<'a> {
     pub gateways: Gateways,

@@ -13,10 +13,7 @@ use std::{
 };
 
 use super::{load::h2load, ways::Site};
-use crate::{
-    processes::{Running, wait},
-    resident::resident_bytes,
-};
+use crate::processes::{Running, resident_bytes, wait};
 
 /// Connections of clients, and the streams of each that are compared with a single one.
 const CONNECTIONS: usize = 100;

@@ -1,16 +1,11 @@
 //! The site, and programs between it and its clients.
 
-use std::{
-    fs,
-    net::{SocketAddr, TcpStream},
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{fs, net::SocketAddr, path::Path, process::Command};
 
 use nix::unistd::Pid;
 use refrain_relay::addresses::free_address;
 
-use crate::processes::{Gateways, Running, Setup, ok, wait};
+use crate::processes::{Gateways, Running, Setup, ok};
 
 /// The name of the site and of all programs before it.
 pub(super) const HOST: &str = "localhost";
@@ -194,19 +189,7 @@ fn nginx(certificate: &Path, http: &str, settings: &str) -> anyhow::Result<Nginx
         at("error.log"),
     );
     fs::write(at("nginx.conf"), config)?;
-    let mut command = Command::new("nginx");
-    command
-        .args([
-            "-e",
-            &at("error.log"),
-            "-p",
-            &at(""),
-            "-c",
-            &at("nginx.conf"),
-        ])
-        .stderr(Stdio::null());
-    let running = Running::start(&mut command)?;
-    wait(|| Ok(TcpStream::connect(address).is_ok()), "nginx")?;
+    let running = Running::nginx(folder.path(), address)?;
     Ok(Nginx {
         address,
         running,

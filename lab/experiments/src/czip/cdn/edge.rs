@@ -1,14 +1,13 @@
 //! An edge: nginx that keeps what it was asked for.
 
 use std::{
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 use refrain_relay::addresses::free_address;
 
-use crate::processes::{Running, wait};
+use crate::processes::Running;
 
 /// One nginx, until dropped.
 pub(super) struct Edge {
@@ -54,15 +53,7 @@ impl Edge {
             cache = at("cache"),
         );
         std::fs::write(at("nginx.conf"), config)?;
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = Command::new("nginx");
-        command
-            .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-            .args(["-e", &at("error.log"), "-p", &at("")])
-            .args(["-c", &at("nginx.conf")])
-            .stderr(Stdio::null());
-        let running = Running::start(&mut command)?;
-        wait(|| Ok(TcpStream::connect(address).is_ok()), "a cache")?;
+        let running = Running::nginx(folder, address)?;
         Ok(Self {
             address,
             folder: folder.to_owned(),

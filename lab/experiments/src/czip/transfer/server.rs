@@ -1,10 +1,6 @@
 //! Servers that count: nginx, and rsync's daemon.
 
-use std::{
-    net::TcpStream,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{net::TcpStream, path::Path, process::Command};
 
 use anyhow::Context;
 use refrain_relay::addresses::free_address;
@@ -42,20 +38,7 @@ impl Web {
             served.display(),
         );
         std::fs::write(at("nginx.conf"), config)?;
-        let mut command = Command::new("nginx");
-        command
-            .env("PATH", path_with_sbin())
-            .args([
-                "-e",
-                &at("error.log"),
-                "-p",
-                &at(""),
-                "-c",
-                &at("nginx.conf"),
-            ])
-            .stderr(Stdio::null());
-        let running = Running::start(&mut command)?;
-        wait(|| Ok(TcpStream::connect(address).is_ok()), "nginx")?;
+        let running = Running::nginx(folder.path(), address)?;
         Ok(Self {
             running,
             url: format!("http://{address}"),
@@ -73,13 +56,6 @@ impl Web {
         let log = std::fs::read_to_string(self.folder.path().join("access.log"))?;
         web_traffic(&log).context("invalid line in nginx's log")
     }
-}
-
-fn path_with_sbin() -> String {
-    format!(
-        "{}:/usr/sbin:/sbin",
-        std::env::var("PATH").unwrap_or_default()
-    )
 }
 
 /// The sums of a log: a line a request, bytes that came, bytes that went.
