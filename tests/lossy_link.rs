@@ -9,7 +9,7 @@
 mod common;
 
 use std::{
-    io::{Read, Write},
+    io::Write,
     net::{SocketAddr, TcpStream},
     thread,
     time::{Duration, Instant},
@@ -19,6 +19,7 @@ use common::{
     addresses::forward,
     applications::{Outcome, Plan, Server, run_client},
     content::noise,
+    read,
     server::serve,
     site::{Pair, Site},
 };
@@ -123,7 +124,7 @@ fn read_until(address: SocketAddr, end: Instant) -> usize {
     let mut piece = vec![0; 1 << 16];
     let mut bytes = 0;
     while Instant::now() < end {
-        bytes += stream.read(&mut piece).expect("the flow lives");
+        bytes += read(&mut stream, &mut piece).expect("the flow lives");
     }
     bytes
 }

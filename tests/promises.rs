@@ -18,7 +18,7 @@ use common::{
     eventually,
     fake_peer::FakeLane,
     gateway::Gateway,
-    origin,
+    origin, read,
     server::serve,
     site::{Pair, Site},
 };
@@ -141,7 +141,7 @@ fn what_arrives_is_what_was_sent_or_the_end_is_an_error() {
     client.read_exact(&mut arrived).expect("all that was sent");
     assert!(arrived == content);
     pair.far.kill();
-    let end = client.read(&mut arrived);
+    let end = read(&mut client, &mut arrived);
     assert_eq!(
         end.map_err(|error| error.kind()),
         Err(ErrorKind::ConnectionReset)
@@ -397,7 +397,7 @@ fn an_open_connection_is_reset_when_the_other_end_dies() {
         .set_read_timeout(Some(Duration::from_secs(10)))
         .expect("a socket");
     let end = loop {
-        match client.read(&mut piece) {
+        match read(&mut client, &mut piece) {
             Ok(1..) => {}
             end => break end,
         }

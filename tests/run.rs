@@ -21,6 +21,7 @@ use common::{
     command::{command, program_in},
     eventually,
     programs::are_installed,
+    read,
     server::serve_on,
     site::Pair,
     terminal::{on_terminal, terminal},
@@ -82,7 +83,7 @@ impl World {
             let mut head = Vec::new();
             let mut piece = [0; 1024];
             while !head.ends_with(b"\r\n\r\n") {
-                match client.read(&mut piece)? {
+                match read(&mut client, &mut piece)? {
                     0 => return Ok(()),
                     bytes => head.extend_from_slice(&piece[..bytes]),
                 }
@@ -454,7 +455,7 @@ fn where_it_is_killed_servers_see_a_reset_and_not_an_end() {
     let (seen, reads) = mpsc::channel();
     serve_on(server, move |mut client| {
         loop {
-            let read = client.read(&mut [0]).map_err(|error| error.kind());
+            let read = read(&mut client, &mut [0]).map_err(|error| error.kind());
             let is_over = !matches!(read, Ok(1));
             seen.send(read).expect("the test waits");
             if is_over {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::{io::Read, net::SocketAddr};
+use std::net::SocketAddr;
 
 use common::{
     addresses::{forward, free_address},
@@ -11,6 +11,7 @@ use common::{
     gateway::Gateway,
     http,
     origin::{self, Download, answers},
+    read,
     site::Site,
 };
 
@@ -123,7 +124,7 @@ fn new_flows_go_to_the_first_peer_that_is_up() {
         (trio.first.status().flows.len() == 1).then_some(())
     });
     trio.first.kill();
-    assert!(in_flight.read(&mut [0]).is_err(), "it is reset");
+    assert!(read(&mut in_flight, &mut [0]).is_err(), "it is reset");
     trio.wait_until_up([false, true]);
     assert_eq!(
         trio.turns(),

@@ -18,6 +18,7 @@ use common::{
     http::{HandMadeClient, HandMadeOrigin},
     origin,
     programs::{are_installed, run, run_ok},
+    read,
     site::{Pair, Site},
 };
 
@@ -42,7 +43,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 /// Whether a connection is closed before anything comes.
 fn is_closed(mut stream: TcpStream) -> bool {
-    match stream.read(&mut [0]) {
+    match read(&mut stream, &mut [0]) {
         Ok(read) => read == 0,
         Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
     }

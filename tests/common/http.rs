@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::{PATIENCE, eventually, server::serve};
+use super::{PATIENCE, eventually, read, server::serve};
 
 /// The status code and the body of a page.
 pub(crate) fn get(
@@ -229,7 +229,7 @@ fn read_line(stream: &mut TcpStream) -> io::Result<String> {
     let mut line = Vec::new();
     while !line.ends_with(b"\n") {
         let mut byte = [0];
-        if stream.read(&mut byte)? == 0 {
+        if read(&mut *stream, &mut byte)? == 0 {
             break;
         }
         line.push(byte[0]);

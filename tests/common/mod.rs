@@ -31,6 +31,7 @@ pub(crate) mod websocket;
 pub(crate) mod world;
 
 use std::{
+    io::{self, Read},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -51,6 +52,16 @@ pub(crate) fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>
             "not within {PATIENCE:?}: {what}"
         );
         sleep(Duration::from_millis(10));
+    }
+}
+
+/// Reads once. A read with a time limit is interrupted when the machine pauses, without any signal: it is repeated.
+pub(crate) fn read(mut from: impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
     }
 }
 

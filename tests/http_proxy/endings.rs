@@ -14,6 +14,7 @@ use crate::{
         http::{HandMadeClient, HandMadeOrigin, field},
         listeners::AllListeners,
         programs::are_installed,
+        read,
         server::serve,
     },
     get, proxy,
@@ -100,7 +101,7 @@ fn answers_that_end_too_early_are_seen_to() {
     assert!(client.head().contains("\r\nConnection: close\r\n"));
     assert_eq!(client.body(4), "body");
     is_read.wait();
-    let end = client.into_stream().read(&mut [0]);
+    let end = read(client.into_stream(), &mut [0]);
     let error = end.expect_err("no end as if all were well");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }

@@ -14,7 +14,7 @@ use crate::{
     common::{
         addresses::forward,
         command::refrain,
-        content, digest, eventually, origin,
+        content, digest, eventually, origin, read,
         site::{Pair, Site},
     },
     is_refused,
@@ -49,7 +49,7 @@ fn assert_reset_within_5_s(mut streams: Vec<TcpStream>, since: Instant) {
     let mut discarded = vec![0; 1 << 20];
     for (index, stream) in streams.iter_mut().enumerate() {
         let error = loop {
-            match stream.read(&mut discarded) {
+            match read(&mut *stream, &mut discarded) {
                 Ok(0) => panic!("flow {index} looks as if it ended well"),
                 Ok(_) => {}
                 Err(error) => break error,

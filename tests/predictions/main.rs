@@ -25,6 +25,7 @@ use common::{
     eventually,
     gateway::Gateway,
     origin::{self, Download},
+    read,
     server::serve,
     site::Site,
 };
@@ -348,7 +349,7 @@ fn the_next_version_of_a_file_is_predicted_before_its_first_byte() {
     let [first, next] = versions.clone();
     let origin = serve(move |mut stream| {
         let mut request = [0; 1024];
-        let came = stream.read(&mut request)?;
+        let came = read(&mut stream, &mut request)?;
         // Offers come meanwhile. All of the answer would otherwise be on its way before them.
         thread::sleep(Duration::from_millis(300));
         let is_first = request[..came].starts_with(b"GET /app-5.4.9.js ");

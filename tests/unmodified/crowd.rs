@@ -10,7 +10,7 @@ use std::{
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::{
-    common::{PATIENCE, programs::find},
+    common::{PATIENCE, programs::find, read},
     place::{Needs, Place, Program},
 };
 
@@ -75,7 +75,7 @@ fn test(place: &Place) {
                 member.shutdown(Shutdown::Write).expect("it is open");
             }
             for mut member in group {
-                assert_eq!(member.read(&mut [0]).expect("an end"), 0);
+                assert_eq!(read(&mut member, &mut [0]).expect("an end"), 0);
             }
         }
     });

@@ -2,7 +2,7 @@
 //! by netlink (RTM_GETROUTE), which needs no privilege.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write},
     net::IpAddr,
     sync::Mutex,
     time::Duration,
@@ -66,7 +66,7 @@ fn are_local(address: IpAddr, mark: u32) -> io::Result<bool> {
     let mut socket = netlink::open(NETLINK_ROUTE)?;
     socket.write_all(&question(address, mark))?;
     let mut answer = [0; 1024];
-    let length = socket.read(&mut answer)?;
+    let length = netlink::receive(&socket, &mut answer)?;
     let answer = &answer[..length];
     Ok(kind(answer) == Some(RTM_NEWROUTE) && answer.get(TYPE_AT) == Some(&RTN_LOCAL))
 }

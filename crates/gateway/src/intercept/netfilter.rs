@@ -1,7 +1,7 @@
 //! Messages to and of netfilter, by netlink (linux/netfilter/nfnetlink.h). They need CAP_NET_ADMIN.
 
 use std::{
-    io::{self, Read},
+    io,
     os::{fd::OwnedFd, unix},
 };
 
@@ -52,7 +52,7 @@ pub(super) fn attributes(
 
 /// Sends a command about a queue or a group, and waits for the kernel's answer. Other messages may come before it.
 pub(super) fn configure(
-    mut socket: &Socket,
+    socket: &Socket,
     kind_of_command: u16,
     number: u16,
     attributes: &[(u16, &[u8])],
@@ -62,7 +62,7 @@ pub(super) fn configure(
     socket.send(&message(kind_of_command, flags, number, attributes))?;
     let mut buffer = [0; 8192];
     for _ in 0..=MESSAGES_MAX {
-        let length = socket.read(&mut buffer)?;
+        let length = netlink::receive(socket, &mut buffer)?;
         let answer = &buffer[..length];
         if kind(answer) == Some(NLMSG_ERROR) {
             // Where netfilter's part would be. None of all errors is zero.

@@ -1,6 +1,10 @@
 //! Messages to the kernel by netlink (linux/netlink.h): a header, that of the protocol, and attributes.
 
-use std::{io, iter, time::Duration};
+use std::{
+    io::{self, Read},
+    iter,
+    time::Duration,
+};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -20,6 +24,17 @@ pub(super) fn open(protocol: i32) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
     socket.set_read_timeout(Some(WITHIN))?;
     Ok(socket)
+}
+
+/// Receives once, with the socket's time limit. Without the loop, a process that is stopped and continued meanwhile
+/// would fail.
+pub(super) fn receive(mut socket: &Socket, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match socket.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            received => return received,
+        }
+    }
 }
 
 /// A message with the protocol's own header and these attributes.

@@ -11,7 +11,7 @@
 //! reset, which now reaches the client.
 
 use std::{
-    io::{self, Read},
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
@@ -21,7 +21,7 @@ use tokio::net::UnixDatagram;
 
 use super::{
     netfilter::{self, NLMSG_ERROR},
-    netlink::{HEADER_BYTES, NLM_F_REQUEST, attribute, bytes_at, kind, messages},
+    netlink::{self, HEADER_BYTES, NLM_F_REQUEST, attribute, bytes_at, kind, messages},
     packet::TCP,
     table::TABLE,
 };
@@ -146,13 +146,13 @@ impl Clients {
 
 /// The connections whose destination the kernel replaced.
 fn redirected() -> io::Result<Vec<Redirected>> {
-    let mut socket = netfilter::open()?;
+    let socket = netfilter::open()?;
     let flags = NLM_F_REQUEST | NLM_F_DUMP;
     socket.send(&netfilter::message(IPCTNL_MSG_CT_GET, flags, 0, &[]))?;
     let mut all = Vec::new();
     let mut received = vec![0; RECEIVED_BYTES];
     loop {
-        let length = socket.read(&mut received)?;
+        let length = netlink::receive(&socket, &mut received)?;
         for message in messages(&received[..length]) {
             match kind(message) {
                 Some(NLMSG_DONE) => return Ok(all),
