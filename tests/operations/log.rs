@@ -230,9 +230,19 @@ fn a_far_end_that_stops_is_one_line_in_the_near_ends_log() {
     pair.far.kill();
     std::fs::write(&key, own).expect("a key");
     pair.far.restart();
-    pair.near.wait_until_up();
+    pair.near.wait_for_lanes(4);
+    let before = news(&pair.near).len();
     pair.far.kill();
     pair.near.wait_for_log(&["WARN", "cannot connect"]);
+    pair.far.restart();
+    pair.near.wait_until_up();
+    let lines = &news(&pair.near)[before..];
+    let expected = ["the link is down: ", "cannot connect", "the link is up"];
+    let as_expected = lines
+        .iter()
+        .zip(expected)
+        .all(|(line, part)| line.contains(part));
+    assert!(as_expected && lines.len() == expected.len(), "{lines:?}");
 }
 
 #[test]

@@ -463,23 +463,24 @@ impl SharedLink {
                     );
                 }
             }
-            (1.., 0) if state.link.peer_is_draining() => {
-                // A site may be offline. Clients of a near end have no other link.
-                match state.link.role() {
-                    Role::Near => tracing::warn!(
-                        peer = %self.label(),
-                        "the link is down: the far end has shut down"
-                    ),
-                    Role::Far => {
-                        tracing::info!(peer = %self.label(), "the link is down: the peer has shut down");
-                    }
-                }
-            }
             (1.., 0) => {
                 let of_link = state.link.fault().map(|fault| fault.to_string());
                 let of_lane = ended.map(|fault| fault.to_string());
-                let reason = of_link.or(of_lane).unwrap_or_default();
-                tracing::info!(peer = %self.label(), "the link is down: {reason}");
+                let role = state.link.role();
+                let reason = match (state.link.peer_is_draining(), role) {
+                    (true, Role::Near) => "the far end has shut down".to_owned(),
+                    (true, Role::Far) => "the near end has shut down".to_owned(),
+                    (false, _) => of_link.or(of_lane).unwrap_or_default(),
+                };
+                // A site may be offline. Clients of a near end have no other link.
+                match role {
+                    Role::Near => {
+                        tracing::warn!(peer = %self.label(), "the link is down: {reason}");
+                    }
+                    Role::Far => {
+                        tracing::info!(peer = %self.label(), "the link is down: {reason}");
+                    }
+                }
             }
             _ => {}
         }
