@@ -241,6 +241,8 @@ fn link_config(
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use super::*;
     use refrain_proto::Mode;
 
@@ -271,21 +273,36 @@ mod tests {
         }
     }
 
-    /// `docs/run.md`, "Memory".
+    /// The last column of the table in `docs/run.md`, "Memory".
     #[test]
     fn a_link_takes_what_is_documented() {
-        let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
         let config = config(2 << 30);
         let budget = MemoryBudget::new(config.memory.0, 1);
-        let of = |history| {
+        let with = |history| {
             let link = budget.link_within(peer(), budget.share_bytes, &config, history);
-            let (link, _reserved) = link.expect("it fits");
-            let flows = link.flows_max as u64 * FLOW_BYTES;
-            let waiting = BUFFER_GROWTH * (link.window_bytes + link.pending_bytes_max as u64);
-            [flows, waiting, link_bytes(&link)].map(mebibytes)
+            link.expect("it fits").0
         };
-        assert_eq!(of(None), [256, 288, 1136]);
-        assert_eq!(of(Some(HistoryConfig::default())), [256, 288, 1136 + 96]);
+        let link = with(None);
+        let caches = (link.send_cache.cache_bytes() + link.receive_cache.cache_bytes()) as u64;
+        let lanes = (link.lanes_max * LANE_MEMORY_BYTES_MAX) as u64;
+        let flows = link.flows_max as u64 * FLOW_BYTES;
+        let waiting = BUFFER_GROWTH * (link.window_bytes + link.pending_bytes_max as u64);
+        let all = link_bytes(&link);
+        let table = all - caches - lanes - flows - waiting;
+        let store = link_bytes(&with(Some(HistoryConfig::default()))) - all;
+        let expected = [caches, table, lanes, flows, waiting, all, store];
+
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run.md");
+        let page = fs::read_to_string(page).expect("the documentation");
+        let (_, rows) = page.split_once("| with a share of 2 GiB").expect("a table");
+        let rows = rows.lines().skip(2).take_while(|row| row.starts_with('|'));
+        let documented: Vec<u64> = rows
+            .map(|row| row.split('|').nth(3).expect("three columns"))
+            .map(|size| size.trim_matches([' ', '*']))
+            .map(|size| size.split_once(" MiB").expect("a size").0)
+            .map(|number| number.parse().expect("a number"))
+            .collect();
+        assert_eq!(documented, expected.map(|bytes| bytes.div_ceil(1 << 20)));
     }
 
     /// Both directions together reserve twice as much.
