@@ -49,6 +49,25 @@ impl World {
         })
     }
 
+    /// What comes back, in lower case, if a client of HTTP/1.1 says this up to the end of the connection. `Host` is put
+    /// behind the first line of each request, and an empty line behind the last.
+    async fn answers_of_http1(&self, requests: &[&str]) -> String {
+        let mut stream = tls(self.near, self.folder.path(), &["http/1.1"]).await;
+        for request in requests {
+            let (line, rest) = request.split_once("\r\n").unwrap_or((request, ""));
+            let port = self.near.port();
+            let gap = if rest.is_empty() { "" } else { "\r\n" };
+            let text = format!("{line} HTTP/1.1\r\nHost: localhost:{port}\r\n{rest}{gap}\r\n");
+            stream
+                .write_all(text.as_bytes())
+                .await
+                .expect("a connection");
+        }
+        let mut answers = Vec::new();
+        let _ = soon("an end", stream.read_to_end(&mut answers)).await;
+        String::from_utf8_lossy(&answers).to_ascii_lowercase()
+    }
+
     async fn client(&self) -> Client {
         Client::connect(self.near, self.folder.path()).await
     }
@@ -202,34 +221,86 @@ fn interim_answers_and_trailers_pass_on_all_four_pairs_of_versions() {
             let (mut response, _) = sender.send_request(request, true).expect("a stream");
             let hints = poll_fn(|context| response.poll_informational(context));
             let hints = soon("hints", hints).await.expect("hints").expect("hints");
-            assert_eq!((hints.status().as_u16(), &hints.headers()["link"]), (103, &"x".parse().unwrap()));
+            assert_eq!(
+                (hints.status().as_u16(), &hints.headers()["link"]),
+                (103, &"x".parse().unwrap())
+            );
             let mut body = soon("a head", response).await.expect("a head").into_body();
-            assert_eq!(soon("a body", body.data()).await.expect("data").expect("data"), "ok");
+            assert_eq!(
+                soon("a body", body.data())
+                    .await
+                    .expect("data")
+                    .expect("data"),
+                "ok"
+            );
             let trailers = async {
                 while body.data().await.is_some() {}
                 body.trailers().await
             };
-            let trailers = soon("trailers", trailers).await.expect("an end").expect("trailers");
+            let trailers = soon("trailers", trailers)
+                .await
+                .expect("an end")
+                .expect("trailers");
             assert_eq!(trailers["x-sum"], "7");
 
-            // A client of HTTP/1.1, whose exchanges a site of HTTP/2 only does not take.
-            let mut stream = tls(world.near, world.folder.path(), &["http/1.1"]).await;
-            let host = format!("localhost:{}", world.near.port());
-            let request = format!("GET /hints HTTP/1.1\r\nHost: {host}\r\nTE: trailers\r\nConnection: TE, close\r\n\r\n");
-            stream.write_all(request.as_bytes()).await.expect("a connection");
-            let mut answer = Vec::new();
-            let _ = soon("an answer", stream.read_to_end(&mut answer)).await;
-            let answer = String::from_utf8_lossy(&answer);
-            match site {
-                "h2" => assert!(answer.contains("it does not speak HTTP/1.1"), "{answer}"),
-                _ => {
-                    for part in ["HTTP/1.1 103 ", "HTTP/1.1 200 ", "\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n"] {
-                        assert!(answer.contains(part), "{part}: {answer}");
-                    }
-                }
+            let answer = world
+                .answers_of_http1(&["GET /hints\r\nTE: trailers\r\nConnection: TE, close"])
+                .await;
+            for part in [
+                "http/1.1 103 ",
+                "http/1.1 200 ",
+                "\r\n2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n",
+            ] {
+                assert!(answer.contains(part), "{part}: {answer}");
             }
         });
     }
+}
+
+#[test]
+fn clients_of_http1_reach_a_site_that_speaks_only_http2() {
+    let Some(world) = World::start(&["h2"]) else {
+        return;
+    };
+    world.runtime.block_on(async {
+        // One after the other on a connection.
+        let requests = [
+            "HEAD /1000",
+            "GET /seen\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX: y",
+            "POST /echo\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nX-Own: 1",
+            "POST /echo\r\nContent-Length: 4\r\nConnection: close\r\n\r\n4242",
+        ];
+        let answers = world.answers_of_http1(&requests).await;
+        for part in [
+            "content-length: 1000\r\n",
+            "get https://localhost",
+            "\nx: y\n",
+            "\r\nbody\r\n0\r\n",
+            "x-own: 1\r\nx-bytes: 4\r\n",
+            "\r\n4242\r\n0\r\n",
+        ] {
+            assert!(answers.contains(part), "{part}: {answers}");
+        }
+        assert!(!answers.contains("upgrade: "), "{answers}");
+        assert_eq!(world.seen.streams(), 4);
+        assert_eq!(world.seen.connections(), 1);
+        // Each has a connection of its own.
+        world
+            .answers_of_http1(&["GET /seen\r\nConnection: close"])
+            .await;
+        assert_eq!(world.seen.connections(), 2);
+        let early = "POST /early\r\nContent-Length: 3000000\r\n\r\nthe beginning";
+        let answer = world.answers_of_http1(&[early]).await;
+        assert!(
+            answer.contains("413 ") && answer.contains("too large"),
+            "{answer}"
+        );
+        // What breaks off is no whole answer.
+        let answer = world.answers_of_http1(&["GET /reset"]).await;
+        assert!(!answer.contains("\r\n0\r\n"), "{answer}");
+        let answer = world.answers_of_http1(&["GET /refuse"]).await;
+        assert!(answer.contains("502 "), "{answer}");
+    });
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::{
     last_error::Trouble,
     link::{FlowOffer, SharedLink},
     lookups::PeerLookups,
-    origin_tls::OriginSessions,
+    origin_tls::{OriginSessions, OriginTrust},
     policy::{Policy, SharedPolicy},
     rate_limited_log::RateLimitedLog,
     refusal::Refusal,
@@ -136,7 +136,7 @@ impl Targets {
         if let Some(client) = asked.exchanges
             && asked.tls == Some(Protocols::http())
         {
-            let (connection, address) = self.connect_for_exchanges(&asked, client).await?;
+            let (connection, address) = self.connect_for_exchanges(&asked, Some(client)).await?;
             return Ok((connection, address, asked));
         }
         let Some(protocols) = &asked.tls else {
@@ -147,7 +147,17 @@ impl Targets {
         // The other end waits no longer.
         let connecting = self.speak_tls(&asked, protocols, policy);
         let inside = timeout(policy.timeouts.connect, connecting).await;
-        let inside = inside.map_err(|_| Refusal::TimedOut)??;
+        let inside = match inside.map_err(|_| Refusal::TimedOut)? {
+            // A client of HTTP/1.1, and a site that speaks only HTTP/2.
+            Err(refusal)
+                if asked.exchanges.is_some()
+                    && OriginTrust::speaks_none_of(protocols, &refusal) =>
+            {
+                let (connection, address) = self.connect_for_exchanges(&asked, None).await?;
+                return Ok((connection, address, asked));
+            }
+            inside => inside?,
+        };
         let address = of_peer(inside.peer_addr());
         Ok((inside.into(), address, asked))
     }

@@ -138,6 +138,11 @@ impl OriginTrust {
         made.clone()
     }
 
+    /// Whether a target was refused because it speaks none of the protocols.
+    pub(crate) fn speaks_none_of(offered: &Protocols, refusal: &Refusal) -> bool {
+        matches!(refusal, Refusal::Tls(reason) if **reason == speaks_none_of(offered))
+    }
+
     /// Begins TLS with a target on its connection, and verifies its certificate.
     pub(crate) async fn connect(
         &self,
@@ -239,6 +244,11 @@ fn read(path: &Path) -> Result<Vec<u8>, BoxedError> {
     }
 }
 
+/// The reason if the target speaks none of the protocols.
+fn speaks_none_of(offered: &Protocols) -> String {
+    format!("it does not speak {}", offered.describe())
+}
+
 /// Why a handshake failed, about the target.
 fn reason(error: &io::Error, offered: &Protocols) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
@@ -250,7 +260,7 @@ fn reason(error: &io::Error, offered: &Protocols) -> String {
         Some(rustls::Error::InvalidCertificate(error)) => of_certificate(error),
         Some(rustls::Error::InvalidMessage(_)) => "it does not speak TLS at this port".to_owned(),
         Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
-            format!("it does not speak {}", offered.describe())
+            speaks_none_of(offered)
         }
         Some(rustls::Error::AlertReceived(AlertDescription::UnrecognisedName)) => {
             "it does not know this name".to_owned()

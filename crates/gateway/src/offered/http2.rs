@@ -101,13 +101,15 @@ impl Sites {
 }
 
 impl Targets {
-    /// Reaches the site of a flow with exchanges of the client's connection that has this number.
+    /// Reaches the site of a flow with exchanges of the client's connection that has this number. Without a number, the
+    /// flow shares its connection to the site with no other.
     pub(super) async fn connect_for_exchanges(
         &self,
         asked: &FlowTarget,
-        client: u32,
+        client: Option<u32>,
     ) -> Result<(Connection, Option<IpAddr>), Refusal> {
-        let site = self.sites.of(&asked.target, client);
+        let of_client = |client| self.sites.of(&asked.target, client);
+        let site = client.map_or_else(Arc::default, of_client);
         match self.reach(asked, &site).await? {
             Reached::Http1(inside) => {
                 let address = inside.peer_addr().ok().map(|address| address.ip());
