@@ -7,6 +7,7 @@
 pub(crate) mod connection;
 mod exchange;
 pub(crate) mod http2;
+pub(crate) mod part;
 pub(crate) mod pipe;
 
 pub(crate) use exchange::Ended;
@@ -72,7 +73,7 @@ pub(crate) struct FlowHandle {
     id: FlowId,
     signals: Arc<FlowSignals>,
     /// Its exchanges, of which answers may be secret.
-    exchanges: Option<Mutex<Exchanges>>,
+    exchanges: Option<Box<Mutex<Exchanges>>>,
     /// Whether all that this end writes is secret.
     is_secret: bool,
     is_over: bool,
@@ -93,7 +94,7 @@ impl FlowHandle {
 
     /// The same, which carries these exchanges.
     pub(crate) fn with_exchanges(mut self, exchanges: Exchanges) -> FlowHandle {
-        self.exchanges = Some(Mutex::new(exchanges));
+        self.exchanges = Some(Box::new(Mutex::new(exchanges)));
         self
     }
 
@@ -443,7 +444,6 @@ impl FlowHandle {
         };
         let mut rest = bytes;
         while !rest.is_empty() {
-            connection.writable().await?;
             match connection.try_write(rest) {
                 Ok(written) => {
                     activity.note();
@@ -452,7 +452,9 @@ impl FlowHandle {
                     owed -= credit;
                     give_back(credit);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    connection.writable().await?;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -470,12 +472,15 @@ impl FlowHandle {
         }
     }
 
-    /// Waits until the link takes bytes; an application that dies meanwhile is noticed.
-    async fn writable(&self, connection: &Connection) -> io::Result<()> {
-        tokio::select! {
-            () = self.signals.writable.notified() => Ok(()),
-            error = connection.failed() => Err(error),
-        }
+    /// Waits until the link takes bytes; an application that dies meanwhile is noticed. Boxed, so that flows have no memory
+    /// for it while they do not wait.
+    fn writable(&self, connection: &Connection) -> impl Future<Output = io::Result<()>> {
+        Box::pin(async {
+            tokio::select! {
+                () = self.signals.writable.notified() => Ok(()),
+                error = connection.failed() => Err(error),
+            }
+        })
     }
 
     /// Ends the flow by a reset.

@@ -8,6 +8,7 @@ mod totals;
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -108,7 +109,9 @@ pub(crate) struct FlowSignals {
     pub readable: Notify,
     /// Bytes can be written.
     pub writable: Notify,
-    standing: watch::Sender<Standing>,
+    /// Less memory than a channel of tokio's, and there are many flows.
+    standing: Mutex<Standing>,
+    changed: Notify,
 }
 
 /// How a flow stands.
@@ -517,7 +520,8 @@ impl State {
 
     fn change(&mut self, flow: FlowId, standing: Standing) {
         if let Some(signals) = self.flows.get(&flow) {
-            signals.standing.send_replace(standing);
+            *signals.standing.lock().expect("held for a moment") = standing;
+            signals.changed.notify_waiters();
         }
     }
 }
@@ -547,7 +551,7 @@ impl FlowSignals {
 
     /// How the flow stands now.
     pub(crate) fn standing(&self) -> Standing {
-        self.standing.borrow().clone()
+        self.standing.lock().expect("held for a moment").clone()
     }
 
     /// Waits until the flow is over by a reset or a refusal.
@@ -556,9 +560,16 @@ impl FlowSignals {
             .await
     }
 
-    async fn until(&self, is_wanted: impl FnMut(&Standing) -> bool) -> Standing {
-        let mut standing = self.standing.subscribe();
-        let standing = standing.wait_for(is_wanted).await;
-        standing.expect("its sender is here").clone()
+    async fn until(&self, is_wanted: impl Fn(&Standing) -> bool) -> Standing {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            // A change between the look and the wait is not missed.
+            changed.as_mut().enable();
+            let standing = self.standing();
+            if is_wanted(&standing) {
+                return standing;
+            }
+            changed.await;
+        }
     }
 }

@@ -58,6 +58,7 @@ pub(crate) async fn serve(
     mut offers: mpsc::UnboundedReceiver<FlowOffer>,
     targets: Targets,
 ) {
+    let targets = Arc::new(targets);
     let link = {
         // The receiver outlives the link otherwise.
         let weak = Arc::downgrade(&link);
@@ -68,11 +69,11 @@ pub(crate) async fn serve(
         let Some(link) = link.upgrade() else {
             return;
         };
-        tokio::spawn(serve_flow(link, offer, targets.clone()));
+        tokio::spawn(serve_flow(link, offer, Arc::clone(&targets)));
     }
 }
 
-async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
+async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Arc<Targets>) {
     let signals = link.offered_flow(offer.flow);
     let handle = FlowHandle::new(Arc::clone(&link), offer.flow, Arc::clone(&signals));
     let policy = targets.policy.load();
@@ -127,7 +128,7 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Targets) {
 impl Targets {
     /// Connects as the text asks for it.
     async fn connect(
-        &self,
+        self: &Arc<Self>,
         text: &str,
         policy: &Policy,
     ) -> Result<(Connection, Option<IpAddr>, FlowTarget), Refusal> {

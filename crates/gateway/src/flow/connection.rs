@@ -130,13 +130,15 @@ impl Connection {
         }
     }
 
-    /// Waits until a write may take something.
-    pub(crate) async fn writable(&self) -> io::Result<()> {
-        match self {
-            Connection::Plain(tcp) => tcp.writable().await,
-            Connection::InsideTls(inside) => inside.tcp.writable().await,
-            Connection::Piped(pipe) => pipe.writable().await,
-        }
+    /// Waits until a write may take something. Boxed, so that tasks have no memory for it while they do not wait.
+    pub(crate) fn writable(&self) -> impl Future<Output = io::Result<()>> {
+        Box::pin(async {
+            match self {
+                Connection::Plain(tcp) => tcp.writable().await,
+                Connection::InsideTls(inside) => inside.tcp.writable().await,
+                Connection::Piped(pipe) => pipe.writable().await,
+            }
+        })
     }
 
     /// Takes some of `bytes`.
@@ -151,10 +153,9 @@ impl Connection {
     /// Writes all of `bytes`.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            self.writable().await?;
             match self.try_write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable().await?,
                 Err(error) => return Err(error),
             }
         }
@@ -347,7 +348,9 @@ impl InsideTls {
         loop {
             let sent = self.send(&mut self.session());
             match sent {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.tcp.writable().await?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    Box::pin(self.tcp.writable()).await?;
+                }
                 result => return result,
             }
         }

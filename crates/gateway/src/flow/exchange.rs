@@ -12,7 +12,7 @@ use std::{
 use refrain_proto::{Link, ResetReason, codes::reset};
 use tokio::time::timeout;
 
-use super::{Activity, FlowHandle, connection::Connection};
+use super::{Activity, FlowHandle, connection::Connection, part::Part};
 use crate::{
     crumbs::Crumbs,
     http_proxy::{Answer, AnswerError, Body, Exchange, Progress, RequestHead},
@@ -188,32 +188,33 @@ impl FlowHandle {
         activity: &Activity,
     ) -> Result<(), Stop> {
         let mut answering = pin!(self.pass_answer(client, answer, steps, activity));
-        let mut sending = pin!(async {
+        let mut sending = Part::new(async {
             self.send_head(client, head, steps).await?;
             self.send_body(client, received, body, steps, activity)
                 .await
         });
         let mut watching = pin!(self.watch(client, steps));
-        let mut is_sending = true;
         let progress = loop {
+            let is_sent = sending.has_ended();
             tokio::select! {
                 biased;
-                result = &mut sending, if is_sending => {
-                    result?;
-                    is_sending = false;
-                }
+                result = sending.end() => result?,
                 result = &mut answering => break result?,
-                error = &mut watching, if !is_sending => return Err(error.into()),
+                error = &mut watching, if is_sent => return Err(error.into()),
             }
         };
-        if is_sending && progress == Progress::Complete {
-            // The answer says that the connection ends, so the client sees its end; and the
-            // origin may still want the rest.
-            client.finish().await?;
-            tokio::select! {
-                result = sending => result?,
-                _ = self.signals.over() => {}
-            }
+        if !sending.has_ended() && progress == Progress::Complete {
+            // Boxed, since few requests need it.
+            let rest = async {
+                // The answer says that the connection ends, so the client sees its end; and the
+                // origin may still want the rest.
+                client.finish().await?;
+                tokio::select! {
+                    result = sending.end() => result,
+                    _ = self.signals.over() => Ok(()),
+                }
+            };
+            return Box::pin(rest).await;
         }
         Ok(())
     }

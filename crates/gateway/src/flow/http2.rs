@@ -159,11 +159,14 @@ async fn send(
     while !content.is_empty() {
         stream.reserve_capacity(content.len());
         while stream.capacity() == 0 {
-            let capacity = select! {
-                capacity = poll_fn(|context| stream.poll_capacity(context)) => capacity,
-                error = pipe.failed() => return Err(error.into()),
-            };
-            capacity.ok_or(Stop::Reset)??;
+            // Boxed: most streams have room.
+            let waiting = Box::pin(async {
+                select! {
+                    capacity = poll_fn(|context| stream.poll_capacity(context)) => Ok(capacity),
+                    error = pipe.failed() => Err(error),
+                }
+            });
+            waiting.await?.ok_or(Stop::Reset)??;
         }
         let piece = content.split_to(stream.capacity().min(content.len()));
         let ends = is_last && content.is_empty();

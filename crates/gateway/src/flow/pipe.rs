@@ -18,9 +18,6 @@ use tokio::sync::Notify;
 /// The bytes that a direction holds for its reader.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
-/// What an empty direction keeps of its memory.
-const KEPT_BYTES_MAX: usize = 1 << 10;
-
 /// One end of a pipe. One task reads, and one writes.
 pub(crate) struct PipeEnd {
     incoming: Arc<Direction>,
@@ -140,8 +137,8 @@ impl PipeEnd {
         state.read += read;
         if read == there {
             state.read = 0;
-            state.bytes.clear();
-            state.bytes.shrink_to(KEPT_BYTES_MAX);
+            // Most pipes wait for long.
+            state.bytes = Vec::new();
         }
         drop(state);
         self.incoming.writable.notify_one();
@@ -192,8 +189,8 @@ impl PipeEnd {
         }
     }
 
-    /// Waits until a write takes something.
-    pub(crate) async fn writable(&self) -> io::Result<()> {
+    /// Waits until a write takes something. Boxed, so that tasks have no memory for it while they do not wait.
+    pub(crate) fn writable(&self) -> impl Future<Output = io::Result<()>> {
         let room = async {
             while {
                 let state = self.outgoing.state();
@@ -202,10 +199,12 @@ impl PipeEnd {
                 self.outgoing.writable.notified().await;
             }
         };
-        tokio::select! {
-            () = room => Ok(()),
-            error = self.failed() => Err(error),
-        }
+        Box::pin(async {
+            tokio::select! {
+                () = room => Ok(()),
+                error = self.failed() => Err(error),
+            }
+        })
     }
 
     /// Writes all of `bytes`.

@@ -29,7 +29,7 @@ pub enum Purpose {
     /// then pass all bytes.
     Tunnel,
     /// One answer.
-    Exchange(Exchange),
+    Exchange(Box<Exchange>),
 }
 
 /// How requests say where they go.
@@ -129,7 +129,7 @@ pub fn parse_head(
                 };
                 let line = (method, path, minor);
                 let exchange = exchange(line, &origin, served, request.headers, asking)?;
-                (origin, Purpose::Exchange(exchange))
+                (origin, Purpose::Exchange(Box::new(exchange)))
             }
         };
         let mut credentials = fields::values(request.headers, "Proxy-Authorization");

@@ -286,75 +286,79 @@ impl Client {
     }
 
     /// Has a request answered. `received` is what came behind its head, and `kept` a flow that it may use.
-    pub(super) async fn serve(
+    pub(super) fn serve(
         self,
         request: ProxyRequest,
         mut received: Vec<u8>,
         kept: Option<Kept>,
-    ) -> io::Result<Next> {
+    ) -> impl Future<Output = io::Result<Next>> {
         let ProxyRequest {
             origin, purpose, ..
         } = request;
-        if let Err(refusal) = self.request_came() {
-            let response = self.refused(&origin, refusal);
-            return self.answer(&response).await.map(|()| Next::Nothing);
-        }
-        let mut exchange = match purpose {
-            Purpose::Exchange(exchange) => exchange,
-            Purpose::Tunnel => {
-                kept.into_iter().for_each(Kept::close);
-                return Ok(Next::Tunnel(Tunnel {
-                    client: self,
-                    origin,
-                    received,
-                }));
-            }
-        };
-        // Boxed, so that clients that wait for a request have no memory for it.
-        let exchanging = self.exchange(&origin, &mut exchange, &mut received, kept);
-        let result = Box::pin(exchanging).await;
-        let (ended, flow) = match result {
-            Ok(ended) => ended,
-            Err(refusal) => {
+        // An `async fn` would have each of these twice in memory.
+        async move {
+            if let Err(refusal) = self.request_came() {
                 let response = self.refused(&origin, refusal);
-                let response = response_to(&exchange, &response);
-                return self.answer(response).await.map(|()| Next::Nothing);
+                return self.answer(&response).await.map(|()| Next::Nothing);
             }
-        };
-        match ended {
-            Ended::Complete {
-                flow_stays: true,
-                client_stays: true,
-            } => {
-                let kept = Kept { origin, flow };
-                return Ok(Next::Request(self, received, Some(kept)));
-            }
-            Ended::Complete { client_stays, .. } => {
-                flow.handle.close();
-                if client_stays {
-                    return Ok(Next::Request(self, received, None));
+            let mut exchange = match purpose {
+                Purpose::Exchange(exchange) => exchange,
+                Purpose::Tunnel => {
+                    kept.into_iter().for_each(Kept::close);
+                    return Ok(Next::Tunnel(Tunnel {
+                        client: self,
+                        origin,
+                        received,
+                    }));
                 }
-                self.end().await?;
+            };
+            // Boxed, so that clients that wait for a request have no memory for it.
+            let exchanging = self.exchange(&origin, &mut exchange, &mut received, kept);
+            let result = Box::pin(exchanging).await;
+            let (ended, flow) = match result {
+                Ok(ended) => ended,
+                Err(refusal) => {
+                    let response = self.refused(&origin, refusal);
+                    let response = response_to(&exchange, &response);
+                    return self.answer(response).await.map(|()| Next::Nothing);
+                }
+            };
+            match ended {
+                Ended::Complete {
+                    flow_stays: true,
+                    client_stays: true,
+                } => {
+                    let kept = Kept { origin, flow };
+                    return Ok(Next::Request(self, received, Some(kept)));
+                }
+                Ended::Complete { client_stays, .. } => {
+                    flow.handle.close();
+                    if client_stays {
+                        return Ok(Next::Request(self, received, None));
+                    }
+                    self.end().await?;
+                }
+                Ended::Switched => {
+                    Box::pin(self.run(flow.handle, received)).await;
+                }
+                Ended::Failed { .. } | Ended::Truncated { .. } if self.pass_stream_reset(&flow) => {
+                }
+                Ended::Failed { failure, .. } => {
+                    drop(flow);
+                    let reason = format!("a request to {origin} failed: {failure}");
+                    self.listener.refuse(&failure, reason);
+                    let response = failure.response();
+                    self.answer(response_to(&exchange, &response)).await?;
+                }
+                Ended::Truncated { is_visible: true } => {
+                    drop(flow);
+                    self.end().await?;
+                }
+                // The connection is reset, see `prepare`.
+                Ended::Truncated { is_visible: false } | Ended::ClientFailed => {}
             }
-            Ended::Switched => {
-                Box::pin(self.run(flow.handle, received)).await;
-            }
-            Ended::Failed { .. } | Ended::Truncated { .. } if self.pass_stream_reset(&flow) => {}
-            Ended::Failed { failure, .. } => {
-                drop(flow);
-                let reason = format!("a request to {origin} failed: {failure}");
-                self.listener.refuse(&failure, reason);
-                let response = failure.response();
-                self.answer(response_to(&exchange, &response)).await?;
-            }
-            Ended::Truncated { is_visible: true } => {
-                drop(flow);
-                self.end().await?;
-            }
-            // The connection is reset, see `prepare`.
-            Ended::Truncated { is_visible: false } | Ended::ClientFailed => {}
+            Ok(Next::Nothing)
         }
-        Ok(Next::Nothing)
     }
 
     /// If the site reset the stream of a request, and the client's is a stream too, it is reset with the same code. Says
@@ -477,7 +481,7 @@ impl Client {
         let shared_by = self.exchanges.filter(|_| !exchange.terms.may_switch);
         let target = origin.flow_target(shared_by);
         let may_be_http2 = shared_by.is_some();
-        let (mut handle, sent) = self.open_and_wait(target, write).await?;
+        let (mut handle, sent) = Box::pin(self.open_and_wait(target, write)).await?;
         let ended = handle
             .exchange(&self.connection, received, exchange, sent, idle)
             .await;

@@ -3,7 +3,7 @@
 //! A stream is a client of its own to what serves exchanges: it has a pipe for its connection.
 
 use std::{
-    future::{pending, poll_fn},
+    future::poll_fn,
     io,
     net::IpAddr,
     pin::pin,
@@ -16,7 +16,6 @@ use h2::{
     Reason, RecvStream,
     server::{self, SendResponse},
 };
-use http::Request;
 use refrain_admission::Visit;
 use tokio::{
     select,
@@ -33,11 +32,12 @@ use crate::{
     flow::{
         connection::Connection,
         http2::{Messages, Stop, receive_body},
+        part::Part,
         pipe::PipeEnd,
     },
     http_proxy::{
         self, Addressing, Body, HEAD_BYTES_MAX, HttpProxyError, Service,
-        http2::{AnswerHead, AsksFor, RequestText},
+        http2::{AnswerHead, AsksFor, Malformed, RequestText},
     },
     random::random_number,
 };
@@ -129,7 +129,12 @@ impl Client {
             select! {
                 request = connection.accept() => match request {
                     Some(Ok((request, mut respond))) => match session.has_descriptor() {
-                        true => drop(streams.spawn(Arc::clone(&session).stream(request, respond))),
+                        true => {
+                            // Here, since as the stream's it would have memory up to the answer.
+                            let (request, body) = request.into_parts();
+                            let text = RequestText::of(&request, !body.is_end_stream());
+                            streams.spawn(Arc::clone(&session).stream(text, body, respond));
+                        }
                         false => respond.send_reset(Reason::REFUSED_STREAM),
                     },
                     Some(Err(error)) => break Err(io::Error::other(error)),
@@ -184,7 +189,7 @@ impl Client {
         if let Next::Request(client, _, kept) = self.serve(request, Vec::new(), kept).await? {
             kept.into_iter().for_each(|kept| session.keep(kept));
             // Its answer is whole.
-            client.connection.finish().await?;
+            Box::pin(client.connection.finish()).await?;
         }
         Ok(())
     }
@@ -241,12 +246,10 @@ impl Session {
     /// Has a request answered. Says whether the client gave it up.
     async fn stream(
         self: Arc<Session>,
-        request: Request<RecvStream>,
+        text: Result<RequestText, Malformed>,
+        mut body: RecvStream,
         mut respond: SendResponse<Bytes>,
     ) -> bool {
-        let (request, mut body) = request.into_parts();
-        let text = RequestText::of(&request, !body.is_end_stream());
-        drop(request);
         let Ok(RequestText {
             head,
             framing,
@@ -270,14 +273,13 @@ impl Session {
         let mut is_served = false;
         let answered = {
             let mut answering = pin!(answer(&outer, &mut respond, &asks_for));
-            let mut receiving = pin!(async {
+            let mut receiving = Part::new(async {
                 match receive_body(&mut body, framing, &outer).await {
                     Ok(()) if matches!(asks_for, AsksFor::WebSocket(_)) => outer.finish(),
                     // The request is not read any further.
                     Ok(()) | Err(Stop::Pipe(_)) => {}
                     Err(_) => outer.reset(),
                 }
-                pending::<()>().await;
             });
             let mut is_late = pin!(sleep_until(Instant::now()));
             loop {
@@ -292,7 +294,7 @@ impl Session {
                     }
                     answered = &mut answering => break answered,
                     () = &mut is_late, if is_served => break Err(Unanswered::Broken),
-                    () = &mut receiving => {}
+                    () = receiving.end() => {}
                 }
             }
         };
@@ -360,7 +362,8 @@ async fn answer(
     if is_empty {
         return Ok(());
     }
-    let sent = messages.send_body(body, &mut stream).await;
+    // Boxed, so that requests without an answer have no memory for it.
+    let sent = Box::pin(messages.send_body(body, &mut stream)).await;
     sent.map_err(|stop| match stop {
         Stop::Reset => Unanswered::GivenUp,
         _ => Unanswered::Broken,

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     future::poll_fn,
     net::IpAddr,
+    pin::pin,
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering},
@@ -13,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{
-    RecvStream,
+    RecvStream, SendStream,
     client::{self, ResponseFuture, SendRequest},
 };
 use http::{Method, Request, Response};
@@ -26,6 +27,7 @@ use crate::{
     flow::{
         connection::{Connection, InsideTls},
         http2::{Messages, Stop, receive_body},
+        part::Part,
         pipe::PipeEnd,
     },
     http_proxy::{
@@ -104,7 +106,7 @@ impl Targets {
     /// Reaches the site of a flow with exchanges of the client's connection that has this number. Without a number, the
     /// flow shares its connection to the site with no other.
     pub(super) async fn connect_for_exchanges(
-        &self,
+        self: &Arc<Self>,
         asked: &FlowTarget,
         client: Option<u32>,
     ) -> Result<(Connection, Option<IpAddr>), Refusal> {
@@ -118,7 +120,7 @@ impl Targets {
             Reached::Http2(sender, address) => {
                 let (outer, inner) = PipeEnd::pair();
                 let flow = SiteFlow {
-                    targets: self.clone(),
+                    targets: Arc::clone(self),
                     asked: asked.clone(),
                     site,
                 };
@@ -203,7 +205,7 @@ async fn begin(inside: Box<InsideTls>) -> Result<SendRequest<Bytes>, Refusal> {
 
 /// A flow whose exchanges become streams, one after the other.
 struct SiteFlow {
-    targets: Targets,
+    targets: Arc<Targets>,
     asked: FlowTarget,
     site: Arc<Site>,
 }
@@ -235,36 +237,27 @@ impl SiteFlow {
         pipe: &PipeEnd,
         sender: &mut Option<SendRequest<Bytes>>,
     ) -> Result<bool, Stop> {
-        let read = http2::request(&head);
-        drop(head);
-        let Ok((request, body)) = read else {
-            pipe.write_all(&http_proxy::malformed_response()).await?;
-            return Ok(false);
-        };
         for attempt in 1.. {
             let reached = match sender.take() {
                 Some(sender) => Ok(sender),
                 None => Box::pin(self.sender()).await,
             };
-            let reached = match reached {
-                Ok(reached) => reached,
+            let sent = match reached {
+                // Read again for each attempt: a head takes less memory as text.
+                Ok(reached) => http2::request(&head).map(|request| send(request, reached)),
                 Err(refusal) => {
                     let origin = Origin::of_tls(self.asked.target.clone());
                     let response = http_proxy::refused_response(refusal, &origin);
-                    pipe.write_all(&response).await?;
-                    return Ok(false);
+                    return answer(pipe, response).await;
                 }
             };
-            let may_repeat = attempt < ATTEMPTS && body.has_ended();
+            let Ok(sent) = sent else {
+                return answer(pipe, http_proxy::malformed_response()).await;
+            };
+            let sent = sent?;
+            let may_repeat = attempt < ATTEMPTS && sent.body.has_ended();
             let has_begun = AtomicBool::new(false);
-            let passing = pass(
-                &request,
-                body.clone(),
-                messages,
-                (pipe, &has_begun),
-                reached,
-            );
-            match passing.await {
+            match pass(sent, messages, pipe, &has_begun).await {
                 Err(Stop::Stream(error))
                     if may_repeat
                         && !has_begun.load(Ordering::Relaxed)
@@ -284,40 +277,70 @@ impl SiteFlow {
     }
 }
 
-/// Sends a request, and passes its answer, which may have begun. Says whether all of both has passed.
-async fn pass(
-    request: &Request<()>,
+/// Answers in the place of a site. No other exchange follows.
+fn answer(pipe: &PipeEnd, response: Vec<u8>) -> impl Future<Output = Result<bool, Stop>> {
+    // Boxed, so that exchanges have no memory for it.
+    Box::pin(async move {
+        pipe.write_all(&response).await?;
+        Ok(false)
+    })
+}
+
+/// A request whose head was sent.
+struct Sent {
+    is_head: bool,
     body: Body,
-    messages: &mut Messages<'_>,
-    (pipe, has_begun): (&PipeEnd, &AtomicBool),
+    stream: SendStream<Bytes>,
+    response: ResponseFuture,
+}
+
+fn send(
+    (request, body): (Request<()>, Body),
     mut sender: SendRequest<Bytes>,
-) -> Result<bool, Stop> {
+) -> Result<Sent, h2::Error> {
     let is_head = request.method() == Method::HEAD;
-    let is_bodyless = body.has_ended();
-    let (response, mut stream) = sender.send_request(request.clone(), is_bodyless)?;
-    let sending = async {
-        match is_bodyless {
-            true => Ok(()),
-            false => messages.send_body(body, &mut stream).await,
-        }
+    let (response, stream) = sender.send_request(request, body.has_ended())?;
+    Ok(Sent {
+        is_head,
+        body,
+        stream,
+        response,
+    })
+}
+
+/// Sends a request's body, and passes its answer, which may have begun. Says whether all of both has passed.
+async fn pass(
+    sent: Sent,
+    messages: &mut Messages<'_>,
+    pipe: &PipeEnd,
+    has_begun: &AtomicBool,
+) -> Result<bool, Stop> {
+    let Sent {
+        is_head,
+        body,
+        mut stream,
+        response,
+    } = sent;
+    let mut is_whole = body.has_ended();
+    let mut sending = match is_whole {
+        true => Part::none(),
+        false => Part::new(messages.send_body(body, &mut stream)),
     };
-    let answering = pass_answer(response, pipe, has_begun, is_head);
-    tokio::pin!(sending, answering);
-    let mut sent = None;
+    let mut answering = pin!(pass_answer(response, pipe, has_begun, is_head));
     loop {
         select! {
             biased;
-            result = &mut sending, if sent.is_none() => match result {
+            result = sending.end() => match result {
                 // The answer may say why.
-                Err(Stop::Reset | Stop::Stream(_)) => sent = Some(false),
+                Err(Stop::Reset | Stop::Stream(_)) => {}
                 result => {
                     result?;
-                    sent = Some(true);
+                    is_whole = true;
                 }
             },
             answered = &mut answering => {
                 answered?;
-                return Ok(sent == Some(true));
+                return Ok(is_whole);
             }
         }
     }
@@ -350,7 +373,7 @@ async fn pass_answer(
     pipe.write_all(&text).await?;
     match has_ended {
         true => Ok(()),
-        false => receive_body(&mut body, framing, pipe).await,
+        false => Box::pin(receive_body(&mut body, framing, pipe)).await,
     }
 }
 

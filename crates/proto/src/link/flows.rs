@@ -154,7 +154,7 @@ impl Link {
 
     /// Whether a flow has nothing pending, and there is no room for more.
     pub(super) fn has_no_share(&self, id: FlowId) -> bool {
-        let is_empty = |flow: &Flow| flow.send.pending.is_empty();
+        let is_empty = |flow: &Box<Flow>| flow.send.pending.is_empty();
         self.share_of(self.free_bytes(), 0) == 0 && self.flows.get(&id).is_some_and(is_empty)
     }
 
@@ -400,7 +400,7 @@ impl Link {
                 lane.ping_due = lane.ping_due.min(now + PING_INTERVAL);
             }
         }
-        self.flows.insert(id, flow);
+        self.flows.insert(id, Box::new(flow));
         self.predict(id);
         self.counters.events.flows_opened += 1;
     }
@@ -430,7 +430,7 @@ impl Link {
     }
 
     pub(super) fn forget_if_gone(&mut self, id: FlowId) {
-        if self.flows.get(&id).is_some_and(Flow::is_gone) {
+        if self.flows.get(&id).is_some_and(|flow| flow.is_gone()) {
             self.forget_flow(id);
         }
     }

@@ -401,7 +401,8 @@ impl Link {
         );
         self.events.push_back(Event::LaneDown(lane, fault));
 
-        let is_lost = |flow: &Flow| flow.travels_on(lane) && !Bug::LostLaneKeepsFlows.is_planted();
+        let is_lost =
+            |flow: &Box<Flow>| flow.travels_on(lane) && !Bug::LostLaneKeepsFlows.is_planted();
         for id in keys_where(&self.flows, is_lost) {
             self.lose_flow(id);
         }

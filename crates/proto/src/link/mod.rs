@@ -130,7 +130,8 @@ pub struct Link {
     lanes: BTreeMap<LaneId, Lane>,
     dead_lanes: BTreeMap<LaneId, DeadLane>,
     next_lane: u32,
-    flows: BTreeMap<FlowId, Flow>,
+    /// Boxed: nodes of the map have room for more entries than they hold.
+    flows: BTreeMap<FlowId, Box<Flow>>,
     next_flow: FlowId,
     /// The other end's flows have numbers below this.
     peer_flows_end: FlowId,

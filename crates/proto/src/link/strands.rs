@@ -94,7 +94,7 @@ impl Link {
 
     /// No more of any flow comes on `lane`, so that flows with another home depend on it no longer.
     fn all_came_on(&mut self, lane: LaneId) {
-        let came_there = |flow: &Flow| flow.home != lane && flow.receive.lanes.contains(&lane);
+        let came_there = |flow: &Box<Flow>| flow.home != lane && flow.receive.lanes.contains(&lane);
         for id in keys_where(&self.flows, came_there) {
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.receive.leaves(lane, flow.home);
@@ -165,7 +165,7 @@ impl Link {
             return None;
         }
         let flows = &self.flows;
-        let may_leave = |id: &FlowId| flows.get(id).is_some_and(Flow::may_leave_home);
+        let may_leave = |id: &FlowId| flows.get(id).is_some_and(|flow| flow.may_leave_home());
         let mut busy: Vec<&mut Lane> = self
             .lanes
             .values_mut()

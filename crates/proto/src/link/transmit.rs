@@ -216,7 +216,7 @@ impl Link {
     /// it by itself.
     pub(super) fn wait_for_window(&mut self, id: FlowId) {
         let stopped_by_window =
-            |flow: &&mut Flow| flow.accepted && flow.send.pending.len() < PENDING_BYTES_MAX;
+            |flow: &&mut Box<Flow>| flow.accepted && flow.send.pending.len() < PENDING_BYTES_MAX;
         if let Some(flow) = self.flows.get_mut(&id).filter(stopped_by_window) {
             self.send_window.wait(id, &mut flow.send.credit);
         }
@@ -262,7 +262,7 @@ impl Link {
     pub(super) fn wake_for_window(&mut self) {
         let (flows, window) = (&self.flows, &self.send_window);
         let writable = |id| {
-            let flow: Option<&Flow> = flows.get(&id);
+            let flow = flows.get(&id);
             flow.filter(|flow| flow.send.writer_waits)
                 .map_or(0, |flow| flow.writable_bytes(window) as u64)
         };
@@ -329,7 +329,7 @@ impl Link {
         let Some(&id) = queue.front() else {
             return Turn::Nothing;
         };
-        if !self.flows.get(&id).is_some_and(Flow::wants_lane) {
+        if !self.flows.get(&id).is_some_and(|flow| flow.wants_lane()) {
             queue.pop_front();
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.send.queued = false;

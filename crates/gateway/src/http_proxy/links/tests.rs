@@ -25,7 +25,7 @@ fn exchange(site: &str, line: &str, fields: &str) -> Exchange {
     let addressing = Addressing::Service(Arc::new(service));
     let request = parse_head(head.as_bytes(), &addressing, |_| AcceptEncoding::Keep);
     match request.expect("well-formed").expect("whole").0.purpose {
-        Purpose::Exchange(exchange) => exchange,
+        Purpose::Exchange(exchange) => *exchange,
         Purpose::Tunnel => panic!("a tunnel"),
     }
 }

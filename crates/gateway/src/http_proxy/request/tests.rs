@@ -9,7 +9,7 @@ fn parse_head(received: &[u8]) -> Result<Option<(ProxyRequest, usize)>, HttpProx
 fn parsed(text: &str) -> (ProxyRequest, Exchange) {
     match parse_head(text.as_bytes()) {
         Ok(Some((request, _))) => match request.purpose.clone() {
-            Purpose::Exchange(exchange) => (request, exchange),
+            Purpose::Exchange(exchange) => (request, *exchange),
             Purpose::Tunnel => panic!("{request:?}"),
         },
         other => panic!("{other:?}"),

@@ -14,7 +14,7 @@ fn request(service: &Service, head: &str) -> Result<(Origin, Exchange), HttpProx
     let addressing = Addressing::Service(Arc::new(service.clone()));
     let (request, _) = parse_head(head.as_bytes(), &addressing, |_| AcceptEncoding::Keep)?.unwrap();
     match request.purpose {
-        Purpose::Exchange(exchange) => Ok((request.origin, exchange)),
+        Purpose::Exchange(exchange) => Ok((request.origin, *exchange)),
         Purpose::Tunnel => panic!("a tunnel"),
     }
 }

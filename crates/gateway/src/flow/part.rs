@@ -1,0 +1,31 @@
+//! Parts of a task that may end before the task does.
+
+use std::{future::pending, pin::Pin};
+
+/// A part of a task, boxed: its memory is freed when it ends. Many tasks wait for long.
+pub(crate) struct Part<F>(Option<Pin<Box<F>>>);
+
+impl<F: Future> Part<F> {
+    pub(crate) fn new(future: F) -> Part<F> {
+        Part(Some(Box::pin(future)))
+    }
+
+    /// One that has ended.
+    pub(crate) fn none() -> Part<F> {
+        Part(None)
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Continues up to its end, which comes once. May be given up at any time.
+    pub(crate) async fn end(&mut self) -> F::Output {
+        let Some(future) = &mut self.0 else {
+            return pending().await;
+        };
+        let output = future.await;
+        self.0 = None;
+        output
+    }
+}
