@@ -22,6 +22,8 @@ pub(super) const FOLDER: &str = "/mnt";
 const PREPARE: &str = r#"
 for directory in /run /var/cache /var/lib; do mount -t tmpfs none $directory; done
 mount --bind "$0" /mnt
+{ cat /etc/hosts; echo 127.0.0.1 site.test; } >/run/hosts
+mount --bind /run/hosts /etc/hosts
 ip link set lo up
 cd /mnt
 exec "$@"

@@ -68,9 +68,16 @@ rm -r image layer
 /// skopeo checks all digests.
 const PULL: &str = r#"
 rm -rf direct image
-skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=${TLS/service/true} "docker://$SERVER/$IMAGE:v$VERSION" dir:direct
-[[ $TLS = service ]] && near=(false $SERVICE) || near=($TLS $FORWARD)
-skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=$near \
+HTTPS_PROXY=
+[[ $TLS = false ]] && verify=false || verify=true
+skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=$verify "docker://$SERVER/$IMAGE:v$VERSION" dir:direct
+case $TLS in
+service) near=(false $SERVICE certificates) ;;
+opened) near=(true site.test:${SERVER##*:} ca-certificates) HTTPS_PROXY=http://$NEAR ;;
+*) near=($TLS $FORWARD certificates) ;;
+esac
+export HTTPS_PROXY
+skopeo --insecure-policy copy -q --src-cert-dir "${near[2]}" --src-tls-verify=$near \
     "docker://${near[1]}/$IMAGE:v$VERSION" dir:image
 diff -r direct image
 "#;
@@ -78,14 +85,14 @@ diff -r direct image
 struct Image {
     name: &'static str,
     image: &'static str,
-    /// For skopeo, or `service` to pull through one.
+    /// For skopeo, or `service` or `opened` for the way.
     tls: &'static str,
     /// Of both ends.
     options: &'static [&'static str],
     in_the_way: &'static str,
 }
 
-const PULLS: [Image; 8] = [
+const PULLS: [Image; 9] = [
     Image {
         name: "image: layer as gzip, files with the time of the build",
         image: "build-gzip",
@@ -142,11 +149,20 @@ const PULLS: [Image; 8] = [
         options: &["--cache-size", "512MiB"],
         in_the_way: "nothing",
     },
+    Image {
+        name: "image: layer without compression, by https, as an opened name",
+        image: "same-plain",
+        tls: "opened",
+        options: &["--cache-size", "512MiB"],
+        in_the_way: "nothing",
+    },
 ];
 
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     bench.run(nginx::CERTIFICATE, &[])?;
-    bench.run("mkdir certificates; cp cert.pem certificates/ca.crt", &[])?;
+    nginx::authority(bench)?;
+    let trust = "mkdir certificates ca-certificates; cp cert.pem certificates/ca.crt; cp ca/root.pem ca-certificates/ca.crt";
+    bench.run(trust, &[])?;
     let (plain, _plain) = registry(bench, "")?;
     let (tls, _tls) = registry(bench, TLS)?;
     bench.run(BUILD, &[("SERVER", &plain.to_string())])?;
@@ -159,7 +175,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
         let server = if pull.tls == "false" { plain } else { tls };
         let variables = [("IMAGE", pull.image), ("TLS", pull.tls)];
         bench
-            .pair(server, pull.options, &[])?
+            .pair(server, pull.options, nginx::near_options(pull.tls))?
             .row(title, PULL, &variables)
     });
     rows.collect()

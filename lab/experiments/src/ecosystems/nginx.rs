@@ -8,12 +8,20 @@ use crate::processes::Running;
 /// A key and a certificate for this machine, which clients and far ends trust as it is: so it is no CA's.
 pub(super) const CERTIFICATE: &str = "\
 [[ -e cert.pem ]] || openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
-    -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1,DNS:localhost \
+    -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1,DNS:localhost,DNS:site.test \
     -addext basicConstraints=critical,CA:FALSE 2>/dev/null
 ";
 
-/// Options of a near end that opens TLS to servers of this machine, by the name of loopback, with a CA of [`authority`].
-const OPENED: [&str; 4] = ["--open", "localhost:*", "--ca", "/mnt/ca"];
+/// Options of a near end that opens TLS to servers of this machine, by their names, with a CA of [`authority`]. Programs in
+/// Go use no proxy for `localhost`: they have `site.test`.
+const OPENED: [&str; 6] = [
+    "--open",
+    "localhost:*",
+    "--open",
+    "site.test:*",
+    "--ca",
+    "/mnt/ca",
+];
 
 /// What a near end needs for clients that use this scheme, which is `opened` for opened names.
 pub(super) fn near_options(scheme: &str) -> &'static [&'static str] {
@@ -25,7 +33,7 @@ pub(super) fn near_options(scheme: &str) -> &'static [&'static str] {
 
 /// Makes the CA. Clients trust `ca/root.pem`.
 pub(super) fn authority(bench: &Bench) -> anyhow::Result<()> {
-    const MAKE: &str = r#"[[ -e ca ]] || "$REFRAIN" ca init ca --permit localhost >/dev/null 2>&1"#;
+    const MAKE: &str = r#"[[ -e ca ]] || "$REFRAIN" ca init ca --permit localhost --permit site.test >/dev/null 2>&1"#;
     bench.run(MAKE, &[("REFRAIN", bench.refrain())]).map(drop)
 }
 
