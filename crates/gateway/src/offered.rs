@@ -9,6 +9,7 @@ use std::{
     io,
     mem::discriminant,
     net::{IpAddr, SocketAddr},
+    pin::Pin,
     sync::Arc,
     time::Duration,
 };
@@ -73,6 +74,25 @@ pub(crate) async fn serve(
     }
 }
 
+/// A flow's connection to its target.
+struct Connected {
+    connection: Connection,
+    /// The target's.
+    address: Option<IpAddr>,
+    /// What turns the flow's exchanges into streams, behind the connection. The flow's task has it too.
+    exchanges: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Connected {
+    fn at(connection: Connection, address: io::Result<SocketAddr>) -> Connected {
+        Connected {
+            connection,
+            address: address.ok().map(|address| address.ip()),
+            exchanges: None,
+        }
+    }
+}
+
 async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Arc<Targets>) {
     let signals = link.offered_flow(offer.flow);
     let handle = FlowHandle::new(Arc::clone(&link), offer.flow, Arc::clone(&signals));
@@ -88,7 +108,12 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Arc<Target
         _ = signals.over() => return,
     };
     match connected {
-        Ok((connected, address, asked)) => {
+        Ok((connected, asked)) => {
+            let Connected {
+                connection,
+                address,
+                exchanges,
+            } = connected;
             let FlowTarget { target, client, .. } = asked;
             let host = target.host.to_string();
             let excluded = offer.excluded || policy.exclude.excludes(&host, address, target.port);
@@ -107,8 +132,16 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Arc<Target
                 })),
                 None => handle,
             };
+            let carrying = async {
+                let exchanging = async {
+                    if let Some(exchanges) = exchanges {
+                        exchanges.await;
+                    }
+                };
+                tokio::join!(handle.run(connection, Vec::new(), idle), exchanging);
+            };
             tokio::select! {
-                _ = handle.run(connected, Vec::new(), idle) => {}
+                () = carrying => {}
                 // It would wait for ever. Dropped, it is reset on both sides.
                 () = answers_gone => targets.refusals.add(
                     "answers",
@@ -131,19 +164,18 @@ impl Targets {
         self: &Arc<Self>,
         text: &str,
         policy: &Policy,
-    ) -> Result<(Connection, Option<IpAddr>, FlowTarget), Refusal> {
+    ) -> Result<(Connected, FlowTarget), Refusal> {
         let asked = FlowTarget::from_wire(text).map_err(|_| Refusal::NameNotResolved)?;
-        let of_peer = |address: io::Result<SocketAddr>| address.ok().map(|address| address.ip());
         if let Some(client) = asked.exchanges
             && asked.tls == Some(Protocols::http())
         {
-            let (connection, address) = self.connect_for_exchanges(&asked, Some(client)).await?;
-            return Ok((connection, address, asked));
+            let connected = self.connect_for_exchanges(&asked, Some(client)).await?;
+            return Ok((connected, asked));
         }
         let Some(protocols) = &asked.tls else {
             let tcp = connect(&asked, policy, &self.lookups).await?;
-            let address = of_peer(tcp.peer_addr());
-            return Ok((tcp.into(), address, asked));
+            let address = tcp.peer_addr();
+            return Ok((Connected::at(tcp.into(), address), asked));
         };
         // The other end waits no longer.
         let connecting = self.speak_tls(&asked, protocols, policy);
@@ -154,13 +186,12 @@ impl Targets {
                 if asked.exchanges.is_some()
                     && OriginTrust::speaks_none_of(protocols, &refusal) =>
             {
-                let (connection, address) = self.connect_for_exchanges(&asked, None).await?;
-                return Ok((connection, address, asked));
+                return Ok((self.connect_for_exchanges(&asked, None).await?, asked));
             }
             inside => inside?,
         };
-        let address = of_peer(inside.peer_addr());
-        Ok((inside.into(), address, asked))
+        let address = inside.peer_addr();
+        Ok((Connected::at(inside.into(), address), asked))
     }
 
     /// Connects, and begins TLS with the target.

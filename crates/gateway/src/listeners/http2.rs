@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use h2::{
     Reason, RecvStream,
     server::{self, SendResponse},
@@ -19,7 +20,6 @@ use h2::{
 use refrain_admission::Visit;
 use tokio::{
     select,
-    task::JoinSet,
     time::{Instant, interval, sleep_until, timeout},
 };
 
@@ -120,8 +120,8 @@ impl Client {
         let mut connection = connection
             .map_err(|_| io::ErrorKind::TimedOut)?
             .map_err(io::Error::other)?;
-        // Dropped, they end.
-        let mut streams = JoinSet::new();
+        // In the connection's task, which reads and writes for all of them. Dropped, they end.
+        let mut streams = FuturesUnordered::new();
         let mut is_idle = pin!(sleep_until(Instant::now() + REQUEST_TIMEOUT));
         let mut look = interval(LOOK_INTERVAL);
         let (mut is_closing, mut given_up, mut since) = (false, 0, Instant::now());
@@ -133,15 +133,15 @@ impl Client {
                             // Here, since as the stream's it would have memory up to the answer.
                             let (request, body) = request.into_parts();
                             let text = RequestText::of(&request, !body.is_end_stream());
-                            streams.spawn(Arc::clone(&session).stream(text, body, respond));
+                            streams.push(Arc::clone(&session).stream(text, body, respond));
                         }
                         false => respond.send_reset(Reason::REFUSED_STREAM),
                     },
                     Some(Err(error)) => break Err(io::Error::other(error)),
                     None => break Ok(()),
                 },
-                Some(stream) = streams.join_next() => {
-                    if !matches!(stream, Ok(true)) || since.elapsed() > MINUTE {
+                Some(is_given_up) = streams.next() => {
+                    if !is_given_up || since.elapsed() > MINUTE {
                         (given_up, since) = (0, Instant::now());
                     } else {
                         given_up += 1;

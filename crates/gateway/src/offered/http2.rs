@@ -21,7 +21,7 @@ use http::{Method, Request, Response};
 use socket2::SockRef;
 use tokio::{select, time::timeout};
 
-use super::Targets;
+use super::{Connected, Targets};
 use crate::{
     client_hello::HTTP2,
     flow::{
@@ -109,13 +109,13 @@ impl Targets {
         self: &Arc<Self>,
         asked: &FlowTarget,
         client: Option<u32>,
-    ) -> Result<(Connection, Option<IpAddr>), Refusal> {
+    ) -> Result<Connected, Refusal> {
         let of_client = |client| self.sites.of(&asked.target, client);
         let site = client.map_or_else(Arc::default, of_client);
         match self.reach(asked, &site).await? {
             Reached::Http1(inside) => {
-                let address = inside.peer_addr().ok().map(|address| address.ip());
-                Ok((inside.into(), address))
+                let address = inside.peer_addr();
+                Ok(Connected::at(inside.into(), address))
             }
             Reached::Http2(sender, address) => {
                 let (outer, inner) = PipeEnd::pair();
@@ -124,7 +124,7 @@ impl Targets {
                     asked: asked.clone(),
                     site,
                 };
-                tokio::spawn(async move {
+                let exchanges = async move {
                     if let Err(error) = flow.serve(&outer, sender).await {
                         if let Some(reason) = error.stream_reset() {
                             outer.reset_by_stream(reason);
@@ -133,8 +133,12 @@ impl Targets {
                         }
                         tracing::debug!(target = %flow.asked, %error, "an exchange ended");
                     }
-                });
-                Ok((inner.into(), address))
+                };
+                Ok(Connected {
+                    connection: inner.into(),
+                    address,
+                    exchanges: Some(Box::pin(exchanges)),
+                })
             }
         }
     }
