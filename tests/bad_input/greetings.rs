@@ -121,6 +121,27 @@ fn a_far_end_of_another_version() {
     );
 }
 
+#[test]
+fn a_far_end_that_closes_before_its_hello_is_in_the_log() {
+    let site = Site::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let listening = tokio::net::TcpListener::bind("127.0.0.1:0");
+    let listener = runtime.block_on(listening).expect("an address");
+    let address = listener.local_addr().expect("an address");
+    let (key, near_key) = (site.path("far.key"), site.near_key.clone());
+    runtime.spawn(async move {
+        loop {
+            drop(FakeLane::accept(&listener, &key, &near_key).await);
+        }
+    });
+    let near = site.near(address, &["--socks5", "127.0.0.1:0"]);
+    near.wait_for_log(&["WARN", "a connection to the far end"]);
+}
+
 /// What the newcomer's log, its status, `refrain check` of it, and the far end say when there is no room.
 #[track_caller]
 fn assert_refused_with(far: &Gateway, near: &Gateway, reason: &str) {

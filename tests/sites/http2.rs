@@ -3,7 +3,7 @@
 mod grpc;
 mod peers;
 
-use std::{future::poll_fn, net::SocketAddr, time::Duration};
+use std::{future::poll_fn, net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
 use self::peers::{Client, Seen, content, runtime, send, serve, soon, tls};
 use crate::common::{
@@ -381,6 +381,83 @@ fn an_answer_that_breaks_off_is_a_reset_and_a_connection_that_ends_is_made_anew(
         }
         assert!(world.seen.connections() > 1);
     });
+}
+
+#[test]
+fn a_request_that_a_site_has_not_looked_at_is_sent_again() {
+    let Some(world) = World::start(&["h2"]) else {
+        return;
+    };
+    world.runtime.block_on(async {
+        for _ in 0..30 {
+            world.seen.unwanted.store(1, Ordering::Relaxed);
+            // One that is not safe, and so is not repeated by the near end.
+            let client = world.client().await;
+            let request = client.request("DELETE", "/seen").body(());
+            let answer = client.ask(request.expect("a request"), None).await;
+            assert_eq!(answer.expect("an answer").head.status, 200);
+        }
+    });
+}
+
+/// The client has ended its side, so that its end cannot be passed on in order.
+#[test]
+fn a_flow_that_is_reset_resets_the_sites_stream() {
+    let Some(mut world) = World::start(&["h2"]) else {
+        return;
+    };
+    let request = format!(
+        "GET /wait HTTP/1.1\r\nHost: localhost:{}\r\n\r\n",
+        world.near.port()
+    );
+    let mut stream = world
+        .runtime
+        .block_on(tls(world.near, world.folder.path(), &["http/1.1"]));
+    world.runtime.block_on(async {
+        stream
+            .write_all(request.as_bytes())
+            .await
+            .expect("a connection");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            soon("a head", stream.read_buf(&mut head))
+                .await
+                .expect("a head");
+        }
+        stream.shutdown().await.expect("a connection");
+    });
+    assert_eq!(world.pair.far.peer().flows_open, 1);
+    world.pair.near.kill();
+    eventually("a reset at the site", || {
+        (world.seen.resets() == [h2::Reason::CANCEL]).then_some(())
+    });
+    assert_eq!(world.pair.far.peer().flows_open, 0);
+}
+
+#[test]
+fn a_websocket_to_a_site_without_it_fails() {
+    for site in ["h2", "http/1.1"] {
+        let Some(world) = World::start(&[site]) else {
+            return;
+        };
+        world.runtime.block_on(async {
+            let client = world.client().await;
+            let request = client.request("CONNECT", "/seen");
+            let mut request = request.body(()).expect("a request");
+            let protocol = h2::ext::Protocol::from_static("websocket");
+            request.extensions_mut().insert(protocol);
+            let enabled = async {
+                while !client.sender.is_extended_connect_protocol_enabled() {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            soon("the setting", enabled).await;
+            let mut sender = client.sender.clone();
+            let (response, _stream) = sender.send_request(request, false).expect("a stream");
+            let answer = soon("an end", response).await;
+            assert!(answer.is_err(), "{answer:?}");
+        });
+    }
 }
 
 /// Waits for all at once.

@@ -132,16 +132,17 @@ async fn serve_flow(link: Arc<SharedLink>, offer: FlowOffer, targets: Arc<Target
                 })),
                 None => handle,
             };
-            let carrying = async {
-                let exchanging = async {
-                    if let Some(exchanges) = exchanges {
-                        exchanges.await;
-                    }
-                };
-                tokio::join!(handle.run(connection, Vec::new(), idle), exchanging);
+            let exchanging = async {
+                if let Some(exchanges) = exchanges {
+                    exchanges.await;
+                }
+                pending().await
             };
             tokio::select! {
-                () = carrying => {}
+                // It goes on until the exchanges have ended. If the flow is reset, they are dropped, and with them the
+                // site's streams.
+                _ = handle.run(connection, Vec::new(), idle) => {}
+                () = exchanging => {}
                 // It would wait for ever. Dropped, it is reset on both sides.
                 () = answers_gone => targets.refusals.add(
                     "answers",
@@ -177,21 +178,26 @@ impl Targets {
             let address = tcp.peer_addr();
             return Ok((Connected::at(tcp.into(), address), asked));
         };
-        // The other end waits no longer.
-        let connecting = self.speak_tls(&asked, protocols, policy);
-        let inside = timeout(policy.timeouts.connect, connecting).await;
-        let inside = match inside.map_err(|_| Refusal::TimedOut)? {
-            // A client of HTTP/1.1, and a site that speaks only HTTP/2.
-            Err(refusal)
-                if asked.exchanges.is_some()
-                    && OriginTrust::speaks_none_of(protocols, &refusal) =>
-            {
-                return Ok((self.connect_for_exchanges(&asked, None).await?, asked));
+        let connecting = async {
+            match self.speak_tls(&asked, protocols, policy).await {
+                // A client of HTTP/1.1, and a site that speaks only HTTP/2.
+                Err(refusal)
+                    if asked.exchanges.is_some()
+                        && *protocols == Protocols::http1()
+                        && OriginTrust::speaks_none_of(protocols, &refusal) =>
+                {
+                    self.connect_for_exchanges(&asked, None).await
+                }
+                inside => {
+                    let inside = inside?;
+                    let address = inside.peer_addr();
+                    Ok(Connected::at(inside.into(), address))
+                }
             }
-            inside => inside?,
         };
-        let address = inside.peer_addr();
-        Ok((Connected::at(inside.into(), address), asked))
+        // The other end waits no longer.
+        let connected = timeout(policy.timeouts.connect, connecting).await;
+        Ok((connected.map_err(|_| Refusal::TimedOut)??, asked))
     }
 
     /// Connects, and begins TLS with the target.

@@ -59,6 +59,8 @@ pub(crate) struct Seen {
     pub(crate) connections: Arc<AtomicUsize>,
     /// Its streams.
     pub(crate) streams: Arc<AtomicUsize>,
+    /// Connections that are to end before their first request.
+    pub(crate) unwanted: Arc<AtomicUsize>,
     /// Why clients reset the streams of `/wait`.
     resets: Arc<std::sync::Mutex<Vec<h2::Reason>>>,
 }
@@ -165,6 +167,16 @@ async fn serve_http2(tls: tokio_rustls::server::TlsStream<TcpStream>, seen: Seen
         return;
     };
     let (goes, mut go_away) = mpsc::unbounded_channel();
+    let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+    let is_unwanted = seen
+        .unwanted
+        .fetch_update(success, failure, |n| n.checked_sub(1));
+    if is_unwanted.is_ok() {
+        connection.abrupt_shutdown(h2::Reason::NO_ERROR);
+        let _ = connection.accept().await;
+        // Closed at once, it would look broken before the frame is read.
+        return tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     loop {
         tokio::select! {
             request = connection.accept() => {

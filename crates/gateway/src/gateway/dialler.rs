@@ -7,7 +7,6 @@ use std::{
 
 use refrain_proto::{LaneFault, LinkFault};
 use tokio::{
-    sync::watch,
     task::JoinSet,
     time::{Instant, sleep, sleep_until, timeout},
 };
@@ -28,7 +27,7 @@ use crate::{
 /// How often the link is looked at: it may have expired or faulted.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The lanes to a peer that is gone end within this time.
+/// The lanes to a peer that is gone end one after the other, within this time.
 const LANES_END_WITHIN: Duration = Duration::from_millis(200);
 
 /// How often memory for a link is asked for.
@@ -218,16 +217,18 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
         }
         other => (format!("{ended}: {other}"), other.is_departure()),
     };
-    // The end of the link has a line of its own.
-    let announced = is_absence && (has_left(&link) || goes_down(&mut lanes_up).await);
-    peer.note_error(text, announced);
+    let announced = is_absence && has_left(&link);
+    if announced || !is_absence || !came_up {
+        peer.note_error(text, announced);
+    } else {
+        // The end of a link that was up has a line of its own.
+        tokio::spawn(async move {
+            let is_down = lanes_up.wait_for(|up| *up == 0);
+            let is_down = timeout(LANES_END_WITHIN, is_down).await.is_ok();
+            peer.note_error(text, is_down);
+        });
+    }
     (ending, outlook)
-}
-
-/// Whether the link has no lanes, now or soon: those to a peer that is gone end one after the other.
-async fn goes_down(lanes_up: &mut watch::Receiver<usize>) -> bool {
-    let is_down = lanes_up.wait_for(|up| *up == 0);
-    timeout(LANES_END_WITHIN, is_down).await.is_ok()
 }
 
 /// Connects, and begins a lane of the link on it.

@@ -279,6 +279,10 @@ impl AnswerHead {
             if code.is_informational() {
                 return Ok(AnswerHead::Interim(answer));
             }
+            if code.is_success() && matches!(asks_for, AsksFor::WebSocket(_)) {
+                // It would say that WebSocket begins.
+                return Err(Malformed);
+            }
             let has_no_body = *asks_for == AsksFor::Head
                 || matches!(code, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
             let mut codings = fields::values(parsed.headers, "Transfer-Encoding");

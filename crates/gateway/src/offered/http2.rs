@@ -258,12 +258,19 @@ impl SiteFlow {
             let Ok(sent) = sent else {
                 return answer(pipe, http_proxy::malformed_response()).await;
             };
-            let sent = sent?;
-            let may_repeat = attempt < ATTEMPTS && sent.body.has_ended();
             let has_begun = AtomicBool::new(false);
-            match pass(sent, messages, pipe, &has_begun).await {
+            let (may_repeat, passed) = match sent {
+                Ok(sent) => (
+                    sent.body.has_ended(),
+                    pass(sent, messages, pipe, &has_begun).await,
+                ),
+                // Nothing of the body was read.
+                Err(error) => (true, Err(error.into())),
+            };
+            match passed {
                 Err(Stop::Stream(error))
                     if may_repeat
+                        && attempt < ATTEMPTS
                         && !has_begun.load(Ordering::Relaxed)
                         && was_not_looked_at(&error) => {}
                 passed => return passed,
