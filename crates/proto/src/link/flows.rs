@@ -154,8 +154,8 @@ impl Link {
 
     /// Whether a flow has nothing pending, and there is no room for more.
     pub(super) fn has_no_share(&self, id: FlowId) -> bool {
-        let is_empty = |flow: &Box<Flow>| flow.send.pending.is_empty();
-        self.share_of(self.free_bytes(), 0) == 0 && self.flows.get(&id).is_some_and(is_empty)
+        let is_full = self.share_of(self.free_bytes(), 0) == 0;
+        is_full && (self.flows.get(&id)).is_some_and(|flow| flow.send.pending.is_empty())
     }
 
     /// Hands the next bytes of a flow over; says how many were taken. When that is fewer

@@ -17,7 +17,7 @@ use refrain_codec::{geometry::CacheGeometry, simd::Backend};
 use super::{Caches, Event, Link, Role, keys_where};
 use crate::{
     fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation},
-    flow::{Flow, Strand},
+    flow::Strand,
     frame::{FlowId, Frame, LaneId},
     hello::Hello,
     limited::LaneClock,
@@ -401,9 +401,8 @@ impl Link {
         );
         self.events.push_back(Event::LaneDown(lane, fault));
 
-        let is_lost =
-            |flow: &Box<Flow>| flow.travels_on(lane) && !Bug::LostLaneKeepsFlows.is_planted();
-        for id in keys_where(&self.flows, is_lost) {
+        let is_planted = Bug::LostLaneKeepsFlows.is_planted();
+        for id in keys_where(&self.flows, |flow| flow.travels_on(lane) && !is_planted) {
             self.lose_flow(id);
         }
         // A flow of which all has come depends on its home lane alone. CREDIT that went over another may be lost.

@@ -94,8 +94,8 @@ impl Link {
 
     /// No more of any flow comes on `lane`, so that flows with another home depend on it no longer.
     fn all_came_on(&mut self, lane: LaneId) {
-        let came_there = |flow: &Box<Flow>| flow.home != lane && flow.receive.lanes.contains(&lane);
-        for id in keys_where(&self.flows, came_there) {
+        let came_there = |flow: &Flow| flow.home != lane && flow.receive.lanes.contains(&lane);
+        for id in keys_where(&self.flows, |flow| came_there(flow)) {
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.receive.leaves(lane, flow.home);
                 self.repeat_credit_at_home(id);
