@@ -66,8 +66,9 @@ pub(crate) async fn keep(mut progress: watch::Receiver<u64>) {
         match start() {
             Ok(mut watchdog) => {
                 if let Some(bytes) = watchdog.stdin.take() {
+                    // The first byte at once: a gateway may hang before it makes progress.
                     progress.mark_unchanged();
-                    while progress.changed().await.is_ok() && send(&bytes).is_ok() {}
+                    while send(&bytes).is_ok() && progress.changed().await.is_ok() {}
                 }
                 let _ = tokio::task::spawn_blocking(move || watchdog.wait()).await;
             }

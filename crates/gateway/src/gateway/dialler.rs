@@ -191,6 +191,7 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     if let LaneEnd::Lane(LaneFault::Spare) = end {
         return (Ending::Lived, None);
     }
+    let has_restarted = matches!(end, LaneEnd::Link(LinkFault::PeerRestarted));
     let outlook = match end {
         LaneEnd::Lane(LaneFault::Silent) => Some(Outlook::Silent),
         // It is there, and takes the next link.
@@ -217,8 +218,10 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
         }
         other => (format!("{ended}: {other}"), other.is_departure()),
     };
+    // Of a link that was up before, with other lanes.
+    let is_news = !is_absence || !(came_up || has_restarted);
     let announced = is_absence && has_left(&link);
-    if announced || !is_absence || !came_up {
+    if announced || is_news {
         peer.note_error(text, announced);
     } else {
         // The end of a link that was up has a line of its own.
