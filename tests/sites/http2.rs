@@ -1,19 +1,19 @@
 //! HTTP/2: clients of a service and of opened names, and sites, each by either version.
 
 mod grpc;
+mod malformed;
 mod peers;
+mod websocket;
 
 use std::{future::poll_fn, net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
 use self::peers::{Client, Seen, content, runtime, send, serve, soon, tls};
 use crate::common::{
-    addresses::free_address,
     certificate::certificate,
     digest, eventually,
     nginx::{Nginx, assert_kept},
     programs::{are_installed, run_ok},
     site::Pair,
-    websocket,
 };
 use crate::served;
 use bytes::Bytes;
@@ -434,32 +434,6 @@ fn a_flow_that_is_reset_resets_the_sites_stream() {
     assert_eq!(world.pair.far.peer().flows_open, 0);
 }
 
-#[test]
-fn a_websocket_to_a_site_without_it_fails() {
-    for site in ["h2", "http/1.1"] {
-        let Some(world) = World::start(&[site]) else {
-            return;
-        };
-        world.runtime.block_on(async {
-            let client = world.client().await;
-            let request = client.request("CONNECT", "/seen");
-            let mut request = request.body(()).expect("a request");
-            let protocol = h2::ext::Protocol::from_static("websocket");
-            request.extensions_mut().insert(protocol);
-            let enabled = async {
-                while !client.sender.is_extended_connect_protocol_enabled() {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            };
-            soon("the setting", enabled).await;
-            let mut sender = client.sender.clone();
-            let (response, _stream) = sender.send_request(request, false).expect("a stream");
-            let answer = soon("an end", response).await;
-            assert!(answer.is_err(), "{answer:?}");
-        });
-    }
-}
-
 /// Waits for all at once.
 async fn futures_of<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut waiting: Vec<_> = futures.into_iter().map(Box::pin).collect();
@@ -516,167 +490,6 @@ fn a_client_that_gives_up_request_after_request_is_cut_off_and_nobody_else() {
             other.get("/seen").await.expect("an answer");
         }
     });
-}
-
-/// Raw frames that a library would not send. Each ends the stream or the connection, and reaches no site.
-#[test]
-fn malformed_requests_reach_no_site() {
-    let Some(world) = World::start(&["h2"]) else {
-        return;
-    };
-    let literal = |name: &str, value: &str| {
-        let mut bytes = vec![0, name.len() as u8];
-        bytes.extend(name.as_bytes());
-        bytes.push(value.len() as u8);
-        bytes.extend(value.as_bytes());
-        bytes
-    };
-    let usual = [
-        (":method", "POST"),
-        (":scheme", "https"),
-        (":path", "/1000"),
-        (":authority", "localhost"),
-    ];
-    let with = |further: &[(&str, &str)]| {
-        let fields = usual.iter().chain(further);
-        let block: Vec<u8> = fields
-            .flat_map(|(name, value)| literal(name, value))
-            .collect();
-        block
-    };
-    let instead = |index: usize, field: (&str, &str)| {
-        let mut fields = usual;
-        fields[index] = field;
-        fields
-            .iter()
-            .flat_map(|(name, value)| literal(name, value))
-            .collect::<Vec<u8>>()
-    };
-    let blocks = [
-        with(&[("transfer-encoding", "chunked")]),
-        with(&[("connection", "close")]),
-        with(&[("content-length", "5"), ("content-length", "6")]),
-        with(&[("content-length", "5")]),
-        with(&[("x", "a\r\nb: c")]),
-        with(&[("x", "a\nb")]),
-        with(&[("x\r\ny", "a")]),
-        with(&[("x y", "a")]),
-        with(&[("X", "a")]),
-        with(&[(":path", "/2000")]),
-        with(&[("x", "a"), (":status", "200")]),
-        with(&[("host", "other.example")]),
-        instead(0, (":method", "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET")),
-        instead(0, (":method", "PO ST")),
-        instead(2, (":path", "/1000 HTTP/1.1\r\nX: y")),
-        instead(2, (":path", "/a b")),
-        instead(2, (":path", "")),
-        instead(3, (":authority", "a b")),
-        instead(3, (":authority", "user@localhost")),
-        instead(3, (":authority", "localhost\r\nX: y")),
-    ];
-    world.runtime.block_on(async {
-        for block in blocks {
-            let mut stream = tls(world.near, world.folder.path(), &["h2"]).await;
-            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
-            let length = block.len() as u32;
-            bytes.extend(&length.to_be_bytes()[1..]);
-            // HEADERS with END_HEADERS and END_STREAM.
-            bytes.extend([1, 0x5, 0, 0, 0, 1]);
-            bytes.extend(&block);
-            stream.write_all(&bytes).await.expect("a connection");
-            let mut came = Vec::new();
-            let is_over = async {
-                loop {
-                    if stream.read_buf(&mut came).await.unwrap_or(0) == 0 || has_ended(&came) {
-                        return;
-                    }
-                }
-            };
-            soon("an end", is_over).await;
-        }
-    });
-    assert_eq!(world.seen.streams(), 0);
-}
-
-/// Whether frames have ended stream 1, or the connection.
-fn has_ended(mut frames: &[u8]) -> bool {
-    while frames.len() >= 9 {
-        let length = u32::from_be_bytes([0, frames[0], frames[1], frames[2]]) as usize;
-        let (kind, flags, stream) = (frames[3], frames[4], frames[8]);
-        let ends = (kind == 3 || (kind == 0 || kind == 1) && flags & 1 == 1) && stream == 1;
-        if ends || kind == 7 {
-            return true;
-        }
-        let Some(rest) = frames.get(9 + length..) else {
-            return false;
-        };
-        frames = rest;
-    }
-    false
-}
-
-#[test]
-fn a_websocket_of_http2_is_an_upgrade_at_the_site() {
-    if !are_installed(&["openssl", "socat"]) {
-        return;
-    }
-    let (folder, runtime) = (certificate(), runtime());
-    // TLS in front of a server of HTTP/1.1 without it.
-    let (site, echo) = (free_address(), websocket::start_echo());
-    let listen = format!(
-        "OPENSSL-LISTEN:{},bind=127.0.0.1,fork,reuseaddr,verify=0,cert=tls.crt,key=tls.key",
-        site.port()
-    );
-    let mut socat = std::process::Command::new("socat")
-        .args([listen, format!("TCP:{echo}")])
-        .current_dir(folder.path())
-        .spawn()
-        .expect("socat starts");
-    eventually("socat listens", || std::net::TcpStream::connect(site).ok());
-    let (_pair, near) = served("https", folder.path(), site.port());
-    runtime.block_on(async {
-        let client = Client::connect(near, folder.path()).await;
-        let enabled = async {
-            while !client.sender.is_extended_connect_protocol_enabled() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        soon("the setting", enabled).await;
-        let request = client
-            .request("CONNECT", "/echo")
-            .header("sec-websocket-version", "13");
-        let mut request = request.body(()).expect("a request");
-        request
-            .extensions_mut()
-            .insert(h2::ext::Protocol::from_static("websocket"));
-        let mut sender = client.sender.clone();
-        let (response, mut stream) = sender.send_request(request, false).expect("a stream");
-        let response = soon("a head", response).await.expect("a head");
-        assert_eq!(response.status(), 200);
-        let mut body = response.into_body();
-        // A text of five bytes, masked with zeros; it comes back without a mask. Then a close.
-        send(&mut stream, Bytes::from_static(b"\x81\x85\0\0\0\0hello"))
-            .await
-            .expect("a stream");
-        let mut came = Vec::new();
-        while came.len() < 7 {
-            came.extend(
-                soon("an echo", body.data())
-                    .await
-                    .expect("more")
-                    .expect("data"),
-            );
-        }
-        assert_eq!(came, b"\x81\x05hello");
-        send(&mut stream, Bytes::from_static(b"\x88\x80\0\0\0\0"))
-            .await
-            .expect("a stream");
-        stream.send_data(Bytes::new(), true).expect("a stream");
-        let rest = async { while body.data().await.is_some_and(|data| data.is_ok()) {} };
-        soon("the end", rest).await;
-    });
-    let _ = socat.kill();
-    let _ = socat.wait();
 }
 
 /// curl by HTTP/2 to nginx by either version.
