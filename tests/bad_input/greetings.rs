@@ -9,7 +9,7 @@ use std::{
 };
 
 use refrain_proto::hello::Hello;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, runtime::Runtime};
 
 use crate::{
     block_on,
@@ -87,17 +87,23 @@ fn a_near_end_of_another_version() {
     );
 }
 
-#[test]
-fn a_far_end_of_another_version() {
-    let site = Site::new();
+/// Where a fake far end listens, and the runtime that has it.
+fn listener() -> (Runtime, TcpListener, SocketAddr) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .expect("a runtime");
-    let listening = tokio::net::TcpListener::bind("127.0.0.1:0");
+    let listening = TcpListener::bind("127.0.0.1:0");
     let listener = runtime.block_on(listening).expect("an address");
     let address = listener.local_addr().expect("an address");
+    (runtime, listener, address)
+}
+
+#[test]
+fn a_far_end_of_another_version() {
+    let site = Site::new();
+    let (runtime, listener, address) = listener();
     let (key, near_key) = (site.path("far.key"), site.near_key.clone());
     runtime.spawn(async move {
         loop {
@@ -124,14 +130,7 @@ fn a_far_end_of_another_version() {
 #[test]
 fn a_far_end_that_closes_before_its_hello_is_in_the_log() {
     let site = Site::new();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let listening = tokio::net::TcpListener::bind("127.0.0.1:0");
-    let listener = runtime.block_on(listening).expect("an address");
-    let address = listener.local_addr().expect("an address");
+    let (runtime, listener, address) = listener();
     let (key, near_key) = (site.path("far.key"), site.near_key.clone());
     runtime.spawn(async move {
         loop {
@@ -202,15 +201,7 @@ async fn silent_far_end(listener: TcpListener, key: PathBuf, near_key: String, c
 /// A near end of `others` more peers, whose first one is silent: how the near end's first lane begins, up to `until`.
 fn first_flight(others: usize, until: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let site = Site::new();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let listener = runtime
-        .block_on(TcpListener::bind("127.0.0.1:0"))
-        .expect("an address");
-    let silent = listener.local_addr().expect("an address");
+    let (runtime, listener, silent) = listener();
     let (sender, came) = channel();
     runtime.spawn(silent_far_end(
         listener,

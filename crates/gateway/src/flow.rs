@@ -7,8 +7,8 @@
 pub(crate) mod connection;
 mod exchange;
 pub(crate) mod http2;
-pub(crate) mod part;
 pub(crate) mod pipe;
+pub(crate) mod subtask;
 
 pub(crate) use exchange::Ended;
 

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use h2::{
     RecvStream, SendStream,
-    client::{self, SendRequest},
+    client::{self, ResponseFuture, SendRequest},
     server::{self, SendResponse},
 };
 use http::{HeaderMap, Request, Response};
@@ -366,6 +366,23 @@ impl Client {
     pub(crate) fn request(&self, method: &str, path: &str) -> http::request::Builder {
         let uri = format!("https://{}{path}", self.authority);
         Request::builder().method(method).uri(uri)
+    }
+
+    /// Asks for a WebSocket (RFC 8441).
+    pub(crate) async fn websocket(&self, path: &str) -> (ResponseFuture, SendStream<Bytes>) {
+        let enabled = async {
+            while !self.sender.is_extended_connect_protocol_enabled() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        soon("the setting", enabled).await;
+        let request = self.request("CONNECT", path);
+        let request = request.header("sec-websocket-version", "13");
+        let mut request = request.body(()).expect("a request");
+        let protocol = h2::ext::Protocol::from_static("websocket");
+        request.extensions_mut().insert(protocol);
+        let mut sender = self.sender.clone();
+        sender.send_request(request, false).expect("a stream")
     }
 
     /// What comes of a request without a body.

@@ -1,7 +1,5 @@
 //! WebSocket by HTTP/2 (RFC 8441).
 
-use std::time::Duration;
-
 use bytes::Bytes;
 
 use super::{
@@ -37,21 +35,7 @@ fn a_websocket_of_http2_is_an_upgrade_at_the_site() {
     let (_pair, near) = served("https", folder.path(), site.port());
     runtime.block_on(async {
         let client = Client::connect(near, folder.path()).await;
-        let enabled = async {
-            while !client.sender.is_extended_connect_protocol_enabled() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        soon("the setting", enabled).await;
-        let request = client
-            .request("CONNECT", "/echo")
-            .header("sec-websocket-version", "13");
-        let mut request = request.body(()).expect("a request");
-        request
-            .extensions_mut()
-            .insert(h2::ext::Protocol::from_static("websocket"));
-        let mut sender = client.sender.clone();
-        let (response, mut stream) = sender.send_request(request, false).expect("a stream");
+        let (response, mut stream) = client.websocket("/echo").await;
         let response = soon("a head", response).await.expect("a head");
         assert_eq!(response.status(), 200);
         let mut body = response.into_body();
@@ -88,18 +72,7 @@ fn a_websocket_to_a_site_without_it_fails() {
         };
         world.runtime.block_on(async {
             let client = world.client().await;
-            let request = client.request("CONNECT", "/seen");
-            let mut request = request.body(()).expect("a request");
-            let protocol = h2::ext::Protocol::from_static("websocket");
-            request.extensions_mut().insert(protocol);
-            let enabled = async {
-                while !client.sender.is_extended_connect_protocol_enabled() {
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
-            };
-            soon("the setting", enabled).await;
-            let mut sender = client.sender.clone();
-            let (response, _stream) = sender.send_request(request, false).expect("a stream");
+            let (response, _stream) = client.websocket("/seen").await;
             let answer = soon("an end", response).await;
             assert!(answer.is_err(), "{answer:?}");
         });

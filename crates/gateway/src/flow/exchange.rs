@@ -12,7 +12,7 @@ use std::{
 use refrain_proto::{Link, ResetReason, codes::reset};
 use tokio::time::timeout;
 
-use super::{Activity, FlowHandle, connection::Connection, part::Part};
+use super::{Activity, FlowHandle, connection::Connection, subtask::Subtask};
 use crate::{
     crumbs::Crumbs,
     http_proxy::{Answer, AnswerError, Body, Exchange, Progress, RequestHead},
@@ -188,7 +188,7 @@ impl FlowHandle {
         activity: &Activity,
     ) -> Result<(), Stop> {
         let mut answering = pin!(self.pass_answer(client, answer, steps, activity));
-        let mut sending = Part::new(async {
+        let mut sending = Subtask::new(async {
             self.send_head(client, head, steps).await?;
             self.send_body(client, received, body, steps, activity)
                 .await

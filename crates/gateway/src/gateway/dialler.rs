@@ -218,10 +218,9 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
         }
         other => (format!("{ended}: {other}"), other.is_departure()),
     };
-    // Of a link that was up before, with other lanes.
-    let is_news = !is_absence || !(came_up || has_restarted);
     let announced = is_absence && has_left(&link);
-    if announced || is_news {
+    let was_up = came_up || has_restarted;
+    if announced || !is_absence || !was_up {
         peer.note_error(text, announced);
     } else {
         // The end of a link that was up has a line of its own.

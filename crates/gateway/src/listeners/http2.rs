@@ -32,8 +32,8 @@ use crate::{
     flow::{
         connection::Connection,
         http2::{Messages, Stop, receive_body},
-        part::Part,
         pipe::PipeEnd,
+        subtask::Subtask,
     },
     http_proxy::{
         self, Addressing, Body, HEAD_BYTES_MAX, HttpProxyError, Service,
@@ -273,7 +273,7 @@ impl Session {
         let mut is_served = false;
         let answered = {
             let mut answering = pin!(answer(&outer, &mut respond, &asks_for));
-            let mut receiving = Part::new(async {
+            let mut receiving = Subtask::new(async {
                 match receive_body(&mut body, framing, &outer).await {
                     Ok(()) if matches!(asks_for, AsksFor::WebSocket(_)) => outer.finish(),
                     // The request is not read any further.

@@ -27,8 +27,8 @@ use crate::{
     flow::{
         connection::{Connection, InsideTls},
         http2::{Messages, Stop, receive_body},
-        part::Part,
         pipe::PipeEnd,
+        subtask::Subtask,
     },
     http_proxy::{
         self, Body, HEAD_BYTES_MAX, Origin,
@@ -334,8 +334,8 @@ async fn pass(
     } = sent;
     let mut is_whole = body.has_ended();
     let mut sending = match is_whole {
-        true => Part::none(),
-        false => Part::new(messages.send_body(body, &mut stream)),
+        true => Subtask::none(),
+        false => Subtask::new(messages.send_body(body, &mut stream)),
     };
     let mut answering = pin!(pass_answer(response, pipe, has_begun, is_head));
     loop {

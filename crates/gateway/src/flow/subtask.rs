@@ -3,16 +3,16 @@
 use std::{future::pending, pin::Pin};
 
 /// A part of a task, boxed: its memory is freed when it ends. Many tasks wait for long.
-pub(crate) struct Part<F>(Option<Pin<Box<F>>>);
+pub(crate) struct Subtask<F>(Option<Pin<Box<F>>>);
 
-impl<F: Future> Part<F> {
-    pub(crate) fn new(future: F) -> Part<F> {
-        Part(Some(Box::pin(future)))
+impl<F: Future> Subtask<F> {
+    pub(crate) fn new(future: F) -> Subtask<F> {
+        Subtask(Some(Box::pin(future)))
     }
 
     /// One that has ended.
-    pub(crate) fn none() -> Part<F> {
-        Part(None)
+    pub(crate) fn none() -> Subtask<F> {
+        Subtask(None)
     }
 
     pub(crate) fn has_ended(&self) -> bool {
