@@ -19,7 +19,7 @@ use clap::Args;
 use refrain_codec::simd::Backend;
 use serde::Serialize;
 
-use crate::{bounded::seconds_from, interrupt::Interrupt};
+use crate::{bounded::time_from, interrupt::Interrupt};
 use rows::{CHUNK_BYTES, ROWS, Row};
 
 /// Turns that are measured at least, however little time there is.
@@ -33,7 +33,7 @@ pub(crate) struct BenchArguments {
     json: bool,
 
     /// Measure each row for this time, such as 5s or 500ms
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = seconds_from(Duration::from_millis(1)))]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_from(Duration::from_millis(1)))]
     seconds: Duration,
 
     /// Measure only the rows whose names contain this text, in upper or lower case

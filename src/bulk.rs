@@ -95,7 +95,7 @@ pub(crate) struct BulkArguments {
     /// and at least 1GB. This takes about a fortieth of SIZE in memory, at the default chunk size.
     #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = bounded::size)]
     cache_size: ByteSize,
-    /// Read with N threads [default: by the number of CPUs]
+    /// Read with N threads [default: depends on the number of CPUs]
     ///
     /// The defaults of --scanners, --hashers and --matchers also depend on the number of CPUs.
     #[arg(long, value_name = "N", value_parser = bounded::threads())]

@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &BypassArguments) -> anyhow::Result<()> {
             found.retain(|found| found.status.interception.is_some());
             if found.is_empty() && rustix::process::geteuid().is_root() {
                 anyhow::bail!(
-                    "no near end here has --transparent: none intercepts connections that could bypass it"
+                    "nothing can bypass: no near end on this machine intercepts connections (none has --transparent)"
                 );
             }
             if found.is_empty() {

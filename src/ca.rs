@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &CaArguments) -> anyhow::Result<()> {
             authority::revoke(dir)?;
             print(&format!(
                 "deleted the CA in \"{}\". Remove `open` and `ca` from the near end's options, and send SIGHUP: until then, \
-                 it uses the key that it has read. Clients trust the CA until they forget it:\n\n{FORGET}",
+                 it uses the key that it has read. Clients still trust the CA. To remove it from them:\n\n{FORGET}",
                 dir.display()
             ))
         }

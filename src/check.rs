@@ -31,9 +31,9 @@ pub(crate) struct CheckArguments {
     options: CheckOptions,
     /// Wait up to TIME for the far end if it is not running yet
     #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true,
-          value_parser = bounded::seconds_from(Duration::ZERO))]
+          value_parser = bounded::time_from(Duration::ZERO))]
     wait: Duration,
-    /// Print one JSON object per peer, with `error` if the check cannot be made
+    /// Print one JSON object per peer, with `error` if the check fails
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -109,8 +109,8 @@ fn near_end(admin: Option<&Place>, token: Option<&str>) -> anyhow::Result<Found>
     };
     if found.status.role != "near" {
         bail!(
-            "the gateway at {} is a far end, but a check runs from the near end (`refrain status` shows its \
-             peers)",
+            "the gateway at {} is a far end, and `refrain check` tests from a near end: run it there (`refrain status` \
+             shows the near ends that are connected here)",
             found.place
         );
     }

@@ -65,7 +65,7 @@ enum CzipCommand {
     Proxy(Box<proxy::ProxyArguments>),
     /// Mount an archive, on disk or on a web server, as a read-only directory
     ///
-    /// From a web server, only the data that is read is fetched.
+    /// From a web server, only the data that is read is fetched. The command runs until Ctrl-C, SIGTERM or `umount DIR`.
     #[command(after_help = "Example:\n  refrain czip mount docs.czip /mnt")]
     Mount(mount::MountArguments),
 }

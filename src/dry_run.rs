@@ -238,7 +238,11 @@ fn memory_and_lanes(config: &Config) -> [String; 3] {
     let link_bytes = config.memory.0 - budget.free_bytes();
     let links = (config.memory.0 / link_bytes) as usize;
     if links < peers {
-        tracing::warn!("memory has space for the links of only {links} of {peers} peers");
+        let enough = bytes(link_bytes * peers as u64);
+        tracing::warn!(
+            "--memory has space for the links of only {links} of {peers} peers: other links are refused (raise it to at \
+             least {enough})"
+        );
     }
     let caches = match config.mode.keeps_caches() {
         true => format!(

@@ -76,7 +76,7 @@ pub(crate) struct NearArguments {
         value_name = "TIME",
         num_args = 0..=1,
         require_equals = true,
-        value_parser = bounded::seconds_from(Duration::ZERO)
+        value_parser = bounded::time_from(Duration::ZERO)
     )]
     require_peer: Option<Option<Duration>>,
 }
@@ -271,10 +271,10 @@ fn reloaded(file: Option<&Path>, role: Role) -> String {
             file.display()
         ),
         (None, Role::Far) => {
-            "no configuration file: reloaded only files of other options, such as peer keys (--peer-key)".to_owned()
+            "no --config file: reloaded only the files that options name, such as that of --peer-key".to_owned()
         }
         (None, _) => {
-            "no configuration file: reloaded only files of other options, such as users (--proxy-auth)"
+            "no --config file: reloaded only the files that options name, such as that of --proxy-auth"
                 .to_owned()
         }
     }

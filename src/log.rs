@@ -19,7 +19,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::progress;
+use crate::{progress, stderr::without_numbers};
 
 /// Lines of the log that wait for standard error's reader: a few MB.
 const LINES_WAITING_MAX: usize = 16_384;
@@ -85,7 +85,7 @@ impl LogForm {
         let (writer, guard) = in_the_background();
         let log = tracing_subscriber::fmt()
             .with_env_filter(chosen)
-            .with_writer(writer);
+            .with_writer(move || WithoutNumbers(writer.clone()));
         match self.json_log {
             true => log.json().flatten_event(true).init(),
             false if is_journal() => {
@@ -98,6 +98,26 @@ impl LogForm {
             }
         }
         guard
+    }
+}
+
+/// Lines without the numbers of the system's errors, as all messages are.
+struct WithoutNumbers(NonBlocking);
+
+impl io::Write for WithoutNumbers {
+    /// Takes one line at a time, whole.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match str::from_utf8(line) {
+            Ok(text) => self
+                .0
+                .write_all(without_numbers(text.to_owned()).as_bytes())?,
+            Err(_) => self.0.write_all(line)?,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

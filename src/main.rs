@@ -75,7 +75,7 @@ macro_rules! gateway {
             "\n\nSIZE: bytes, such as 4096, 64KiB or 1.5GB. K, M, G and T are powers of ten, KiB, MiB, GiB and TiB \
              powers of two. Output uses powers of ten: 128MiB is shown as 134 MB.\n\
              RATE: bits per second. 20M is 20 million bits, as is 20Mbit. With B/s, bytes per second: 2.5MB/s.\n\
-             TIME: a number with a unit, such as 500ms, 4s, 5min, 1h or 7d.\n\n\
+             TIME: seconds, or a number with a unit, such as 500ms, 4s, 5min, 1h or 7d.\n\n\
              SIGTERM or SIGINT: accept no new connections, and let open ones continue for --drain-timeout. Then \
              exit with code 0. A second signal stops at once, with code 0 too.\n\
              SIGHUP: read the configuration again. The log names changes that need a restart.\n\
@@ -115,14 +115,14 @@ enum Command {
     /// A client fetches all objects three times: directly, with each object as one zstd frame, and through
     /// a pair of gateways. The link between client and web server is simulated inside this program. With
     /// the built-in content and the default link, this takes about 25 seconds. Direct and zstd transfers that
-    /// would take longer than 20 seconds are not run. The shortest possible time is computed from rate and delay.
+    /// would take longer than 20 seconds are not run: instead, the shortest possible time is computed.
     /// The pair always transfers everything.
     #[command(after_help = "Example:\n  refrain demo --link 10Mbit,50ms DIR")]
     Demo(demo::DemoArguments),
     /// Make a private key and its public key, and print the public key
     #[command(after_help = "Example:\n  refrain keygen near.key")]
     Keygen(keygen::KeygenArguments),
-    /// Make a CA of your own, for names whose TLS a near end decrypts (--open)
+    /// Make a CA of your own, for sites whose TLS traffic a near end decrypts (--open)
     Ca(ca::CaArguments),
     /// Run the far end, next to the service
     ///
@@ -185,7 +185,7 @@ enum Command {
     Store(store::StoreArguments),
     /// Make, extract, read and check archives that share chunks
     Czip(czip::CzipArguments),
-    /// Find how much of large files repeats
+    /// Measure how much of the data in files repeats
     Bulk(bulk::BulkArguments),
     /// Test the connection to the far end and measure it
     ///
@@ -201,7 +201,7 @@ enum Command {
     ///
     /// Checks the gateways that run here, the kernel and the firewall. With --config it also checks this file, and each
     /// peer of a near end: it makes a connection there, which the far end logs. Each site of --service gets a request.
-    /// Apart from that, it changes nothing. Some checks need root. Together, they take at most about 10 seconds.
+    /// It changes nothing. Some checks need root. Together, they take at most about 10 seconds.
     #[command(
         after_help = "Exit codes: 0 no problem, 1 a problem.\n\nExample, as root:\n  refrain doctor --config /etc/refrain/near.toml"
     )]

@@ -74,7 +74,7 @@ fn named(mut command: clap::Command, words: &[String]) -> anyhow::Result<clap::C
     for word in words {
         let Some(found) = command.find_subcommand(word).cloned() else {
             let called = command.get_bin_name().unwrap_or("refrain");
-            let error = anyhow!("\"{called}\" has no command \"{word}\" (see `{called} --help`)");
+            let error = anyhow!("\"{called}\" has no command \"{word}\"");
             return Err(UsageError(error).into());
         };
         command = found;

@@ -8,7 +8,7 @@ use std::{io::Write, path::PathBuf, time::Duration};
 use console::Term;
 
 use crate::{
-    bounded::seconds_from,
+    bounded::time_from,
     local::{self, Found, Place},
 };
 use tables::View;
@@ -18,7 +18,7 @@ pub(crate) struct StatusArguments {
     /// Ask the gateway at this admin listener or local socket [default: the gateway on this machine]
     #[arg(long, env = "REFRAIN_ADMIN", value_name = "[HOST:]PORT|SOCKET")]
     admin: Option<Place>,
-    /// Read the admin token of the gateway that --admin names from this file
+    /// Read from this file the admin token of the gateway in --admin
     #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
     /// Print the status as JSON
@@ -33,7 +33,7 @@ pub(crate) struct StatusArguments {
         value_name = "TIME",
         num_args = 0..=1,
         default_missing_value = "2",
-        value_parser = seconds_from(Duration::from_millis(100)),
+        value_parser = time_from(Duration::from_millis(100)),
         conflicts_with = "json"
     )]
     watch: Option<Duration>,

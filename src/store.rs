@@ -96,8 +96,8 @@ struct NewStoreOptions {
     /// Limit the store on disk to this size [default: unchanged, or 100GB for a new store]
     #[arg(long, env = "REFRAIN_STORE_SIZE", value_name = "SIZE", value_parser = bounded::store_size)]
     store_size: Option<ByteSize>,
-    /// Set the average chunk size of a new store, not counting --chunk-min: a power of two [default: 8KiB,
-    /// for chunks of about 10 KiB]
+    /// Set how much longer than --chunk-min the chunks of a new store are on average: a power of two [default:
+    /// 8KiB, for chunks of about 10 KiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_average)]
     chunk_size: Option<u8>,
     /// Set the shortest chunk of a new store [default: 2KiB]

@@ -13,6 +13,8 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
+use strsim::osa_distance;
+
 use crate::{Arguments, stderr};
 
 /// The exit code of an error of usage.
@@ -74,6 +76,11 @@ fn in_words(error: &clap::Error, program: &Command, words: &[String]) -> String 
         Some(ContextValue::String(argument)) => hint_of(argument, error.kind(), program, words),
         _ => None,
     };
+    if let Some(ContextValue::String(called)) = error.get(ContextKind::InvalidSubcommand) {
+        let nearest = nearest_command(called, command_of(program, words).1);
+        let hint = nearest.map(|name| format!("\nhint: a similar command exists: '{name}'"));
+        return format!("unknown command '{called}'{}", hint.unwrap_or_default());
+    }
     let is_form =
         |line: &&str| line.starts_with("Usage:") || line.starts_with("For more information");
     let lines = text.lines().take_while(|line| !is_form(line));
@@ -90,6 +97,17 @@ fn in_words(error: &clap::Error, program: &Command, words: &[String]) -> String 
     }
     said.extend(own_hint.map(|hint| format!("hint: {hint}")));
     said.join("\n")
+}
+
+/// The command that is the fewest edits away, if they are few.
+fn nearest_command<'a>(called: &str, program: &'a Command) -> Option<&'a str> {
+    const EDITS_MAX: usize = 2;
+    let visible = program
+        .get_subcommands()
+        .filter(|known| !known.is_hide_set());
+    let distances = visible.map(|known| (osa_distance(called, known.get_name()), known.get_name()));
+    let (edits, nearest) = distances.min()?;
+    (edits <= EDITS_MAX.min(called.len() / 2)).then_some(nearest)
 }
 
 /// The argument whose value is wrong, and the variable that sets it, if the value is from there and not on the command
@@ -264,6 +282,16 @@ mod tests {
         assert!(text.ends_with("\nhint: a similar argument exists: '--lanes'"));
         let (text, _) = said(&["czip", "list", "a.czip", "--range", "1-2"]);
         assert_eq!(text, "unexpected argument '--range' found");
+        for (word, hint) in [
+            ("fra", Some("far")),
+            ("staus", Some("status")),
+            ("server", None),
+            ("x", None),
+        ] {
+            let hint = hint.map(|name| format!("\nhint: a similar command exists: '{name}'"));
+            let expected = format!("unknown command '{word}'{}", hint.unwrap_or_default());
+            assert_eq!(said(&[word]).0, expected);
+        }
     }
 
     #[test]

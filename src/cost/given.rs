@@ -100,7 +100,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
             Some(percent) => Err(format!(
                 "the percent sign is missing (write, for example, {percent}%)"
             )),
-            None => Err("must be from 0% to 100% with the percent sign, such as 30%".to_owned()),
+            None => Err("must be from 0% to 100%, with the percent sign, such as 30%".to_owned()),
         },
     }
 }

@@ -106,7 +106,7 @@ impl Report {
             Some((left, total)) => {
                 let (saved, part) = (amount(left), percent(left, total));
                 let total = amount(total);
-                format!("saves {saved} of the cost of {total} per month ({part})")
+                format!("saves {saved} of {total} per month ({part})")
             }
             None => {
                 let part = percent(bill.saved_gb, self.none.traffic_gb);

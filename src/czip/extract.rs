@@ -199,6 +199,10 @@ fn to_folder(
                     "its end is missing, with its list of files: nothing can be extracted (copy or create it again)"
                 )
             }
+            ExtractError::Missing { path } if path.is_dir() => anyhow!(
+                "{path:?} not found in the archive (to extract to this directory, give -o {})",
+                path.display()
+            ),
             ExtractError::Read(error) if error.is_damage() && may_be_skipped() => {
                 anyhow!("{error} (--skip-damaged extracts the intact files)")
             }

@@ -116,7 +116,7 @@ impl ArchiveArguments {
         let source = self.source(interrupt)?;
         let archive = Archive::open(source, CacheBytes::default());
         let archive = archive.map_err(with_advice);
-        archive.with_context(|| self.cannot_open())
+        archive.with_context(|| self.called())
     }
 
     /// The same, unlocked if it is encrypted.
@@ -136,7 +136,8 @@ impl ArchiveArguments {
         let source = self.source(interrupt)?;
         let found = source.bytes().with_context(cannot_open)?;
         let archive = Archive::open_damaged(source, CacheBytes::default());
-        let mut archive = archive.map_err(with_advice).with_context(cannot_open)?;
+        let archive = archive.map_err(with_advice);
+        let mut archive = archive.with_context(|| self.called())?;
         let expected = archive.header().archive_bytes;
         if expected != found {
             let length = FormatError::Length { expected, found };

@@ -47,7 +47,7 @@ pub(super) fn running(context: &Context) -> Vec<Finding> {
                 .advise("run this as root or as the gateway's user"),
             false => Finding::problem(
                 none.to_string(),
-                "start one, such as `systemctl start refrain-near`, and read its log if it ends",
+                "start one: `refrain near --config FILE`, or `systemctl start refrain-near` for the installed service",
             ),
         });
     }
@@ -86,7 +86,13 @@ fn silent(error: &AskError) -> Finding {
 pub(super) fn links(context: &Context) -> Vec<Finding> {
     let peers = context.found().iter().flat_map(|found| {
         let peers = found.status.peers.iter();
-        peers.map(|peer| {
+        let is_up = |key: &str| {
+            let mut peers = found.status.peers.iter();
+            peers.any(|peer| peer.up && peer.key == key)
+        };
+        // A peer that has started again has left a link.
+        let current = peers.filter(move |peer| peer.up || !is_up(&peer.key));
+        current.map(|peer| {
             let mut finding = link(peer, &found.status.role, context);
             if context.found().len() > 1 {
                 finding.text = format!("{}: {}", called(found, context), finding.text);
@@ -145,7 +151,7 @@ fn link(peer: &Peer, role: &str, context: &Context) -> Finding {
     match (role, &context.file) {
         // A site may be offline.
         ("far", _) => {
-            Finding::note(text).advise("run `refrain doctor` at the near end, which dials")
+            Finding::note(text).advise("if it should be up, run `refrain doctor` at the near end")
         }
         (_, Some(_)) => Finding::problem(text, "see \"peers\""),
         (_, None) => Finding::problem(
@@ -203,7 +209,8 @@ pub(super) fn open_files(context: &Context) -> Vec<Finding> {
         let process = found.place.process()?;
         let limit = open_files_max(&text_of(format!("/proc/{process}/limits"))?)?;
         let open = fs::read_dir(format!("/proc/{process}/fd")).ok()?.count() as u64;
-        let text = format!("{} end: {open} of at most {limit}", found.status.role);
+        let role = &found.status.role;
+        let text = format!("{role} end (process {process}): {open} of at most {limit}");
         let advice = "raise the limit to 65536 or more (LimitNOFILE in the unit, ulimit -n), and restart the gateway";
         Some(match (open > limit / 10 * 9, limit < OPEN_FILES_MIN) {
             (true, _) => Finding::problem(text, advice),

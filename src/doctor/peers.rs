@@ -83,8 +83,13 @@ fn finding(config: &Config, dial: &Dial, reached: Option<Result<Reached, CheckEr
         Some(Err(error)) => {
             let advice = advice(&error);
             let error = in_words(&error.into());
+            // With an advice of its own, it would have two.
+            let inner = error
+                .strip_suffix(')')
+                .and_then(|error| error.rsplit_once(" ("));
+            let error = inner.map_or(&error[..], |(error, _)| error);
             let text = match error.contains(&address) {
-                true => error,
+                true => error.to_owned(),
                 false => format!("{named}: {error}"),
             };
             Finding::problem(text, advice)
@@ -134,7 +139,7 @@ fn advice(error: &CheckError) -> &'static str {
 fn of_tls(error: &TlsError) -> &'static str {
     match error {
         TlsError::WrongKey { .. } => {
-            "compare with `refrain keygen --show FILE` at the far end, and correct `peer_key` here"
+            "run `refrain keygen --show FILE` at the far end: if it prints this key, correct `peer_key` here, and otherwise the address in `peer`"
         }
         TlsError::OwnKey { .. } => "give each end its own key",
         TlsError::KeyRefused { .. } => {

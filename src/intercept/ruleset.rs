@@ -54,7 +54,7 @@ fn of_far_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
     let config = gateways::config_of::<Far>(&arguments.config, &[])?;
     if config.client_addresses.is_empty() {
         let file = arguments.config.display();
-        let text = "needs client_addresses = [\"10.0.0.0/8\"], the addresses of clients that it connects from";
+        let text = "add client_addresses = [\"10.0.0.0/8\"], the addresses of clients that it connects from";
         return Err(UsageError(anyhow!("{file}: {text}")).into());
     }
     Ok(Ruleset {
@@ -75,7 +75,10 @@ fn of_near_end(arguments: &OnArguments) -> anyhow::Result<Ruleset> {
             },
         )?;
     let Some(port) = config.redirected_port() else {
-        return Err(UsageError(anyhow!("{file}: needs transparent = \"PORT\"")).into());
+        return Err(UsageError(anyhow!(
+            "{file}: add transparent = \"PORT\", the port for redirected connections"
+        ))
+        .into());
     };
     let given = arguments.rule.iter();
     let rules: Vec<_> = given.chain(&config.intercept).cloned().collect();

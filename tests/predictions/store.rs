@@ -149,7 +149,7 @@ fn a_store_that_does_not_open_stops_no_traffic_and_is_tried_again() {
     std::fs::write(&damaged, "rubbish").expect("written");
     let near = site.near(site.far_listen, &options(&option, &store, &[]));
     near.wait_until_up();
-    let retrying = "retrying at least every 60 s";
+    let retrying = "tried again within 60 s";
     near.wait_for_log(&["ERROR", "cannot open the store", &damaged, retrying]);
     assert!(!near.log().contains("history of realm"), "none is open");
     assert_whole(cost(&near, listen, &file));

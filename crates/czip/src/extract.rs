@@ -139,9 +139,7 @@ pub enum ExtractError {
         path: PathBuf,
     },
     /// Nothing is called so.
-    #[error(
-        "{path:?} not found in the archive (`list` shows its content, -o DIR extracts to a directory)"
-    )]
+    #[error("{path:?} not found in the archive (`list` shows its content)")]
     Missing {
         /// What was asked for.
         path: PathBuf,

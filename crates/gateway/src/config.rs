@@ -454,7 +454,7 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
         let keys = PeerKeys::load(&[value])?;
         match keys.contains(&own.public()) {
             true => Err(BoxedError::from(
-                "has the public key of this end's own --key, but the peer's public key is needed (at the peer, \
+                "this is the public key of this end's own --key, but the peer's public key is needed (at the peer, \
                  `refrain keygen --show FILE` prints it)",
             )),
             false => Ok(keys.iter().collect::<Vec<_>>()),
@@ -462,7 +462,10 @@ fn load_peers(settings: &Settings, own: &PrivateKey) -> Result<PeerKeys, ConfigE
     })?;
     let peers = PeerKeys::load(&values).map_err(|error| settings.wrong(&PEER_KEY, error))?;
     match peers.is_empty() {
-        true => Err(settings.wrong(&PEER_KEY, "has no key, so no peer could connect")),
+        true => Err(settings.wrong(
+            &PEER_KEY,
+            "contains no public key (give a FILE.pub of `refrain keygen FILE`)",
+        )),
         false => Ok(peers),
     }
 }
@@ -567,7 +570,10 @@ fn resolve_cache(settings: &Settings, memory: ByteSize) -> Result<ByteSize, Conf
     match settings.is_given(&CACHE_SIZE) {
         true => {
             let need = format!("two caches of {cache}, one per direction, need more");
-            Err(settings.wrong(&CACHE_SIZE, format!("{need} than the memory of {memory}")))
+            Err(settings.wrong(
+                &CACHE_SIZE,
+                format!("{need} than --memory, which is {memory}"),
+            ))
         }
         false => Ok(ByteSize(memory.0 / 2)),
     }

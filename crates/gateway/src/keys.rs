@@ -86,6 +86,9 @@ pub enum KeyError {
     /// A file of that name is there already; a key is never overwritten.
     #[error("cannot write \"{}\": it already exists (keygen never overwrites a file: give another name)", .0.display())]
     Exists(PathBuf),
+    /// A directory has that name.
+    #[error("cannot write \"{}\": it is a directory (give the name of a file)", .0.display())]
+    Directory(PathBuf),
     /// The file is there, and empty: what a program leaves that ran out of disk.
     #[error("\"{}\" is empty (remove it, then run: refrain keygen {})", .0.display(), .0.display())]
     Empty(PathBuf),
@@ -188,7 +191,7 @@ pub enum PublicKeyError {
     Missing,
     /// A public key of SSH.
     #[error(
-        "an OpenSSH public key, but one of refrain is needed (make a key with: refrain keygen FILE)"
+        "this is an OpenSSH public key, but one from `refrain keygen` is needed (at the peer, run: refrain keygen FILE)"
     )]
     OpenSsh,
 }
@@ -237,9 +240,10 @@ impl PrivateKey {
         for file in [path, &public_path] {
             // Before anything is made. A link to nothing is a file, too.
             if file.symlink_metadata().is_ok() {
-                return Err(match file == path && is_empty_file(path) {
-                    true => KeyError::Empty(path.into()),
-                    false => KeyError::Exists(file.into()),
+                return Err(match file {
+                    _ if file.is_dir() => KeyError::Directory(file.into()),
+                    _ if file == path && is_empty_file(path) => KeyError::Empty(path.into()),
+                    _ => KeyError::Exists(file.into()),
                 });
             }
         }

@@ -378,8 +378,8 @@ options! {
             "Listen on a local port or address, and carry each connection to the target, as a flow over the \
              link: 8080:intranet:80, or 8080=intranet:80. Clients use the port like the target itself, not as a \
              proxy. In full, the value is [HOST:]PORT:TARGET[@PEER]. The peer connects to the target, a \
-             HOST:PORT. PEER is a peer's name or key. A far end with several peers needs PEER. With PEER, flows \
-             of a near end go to no other peer.").repeats().entrance(Entrance::Forward)
+             HOST:PORT. PEER is a peer's name or key. A far end with several peers needs PEER. At a near end, \
+             PEER makes this forward use only that peer.").repeats().entrance(Entrance::Forward)
             .brief("Forward a local port to a target");
         ROUTE = OptionSpec::new(NEAR, "route", "HOST:PORT@PEER", Nothing,
             "Send flows to these targets only to this peer, given by its name or key. HOST and PORT are written \
@@ -410,13 +410,13 @@ options! {
             .repeats().with_commas().entrance(Entrance::Service)
             .brief("Serve a web site at a local port");
         CERT = OptionSpec::new(NEAR, "cert", "FILE", Nothing,
-            "Read the certificate of a `service` whose clients speak TLS with this end from this file: PEM, with those of \
-             the CAs between it and the root. The value of such a `service` begins with the URL. The file is \
+            "Read from this file (PEM) the certificate, with its intermediate certificates, of a `service` whose clients \
+             speak TLS with this end. The value of such a `service` begins with the URL. The file is \
              read again when it changes. With several certificates, each service uses the first one that \
              is for its name.").repeats()
             .brief("Read the certificate of a service");
         CERT_KEY = OptionSpec::new(NEAR, "cert_key", "FILE", Nothing,
-            "Read the private key of the certificate in `cert` from this file: PEM. Only its owner may read the file. \
+            "Read from this file (PEM) the private key of the certificate in `cert`. Only its owner may read the file. \
              With several, give them in the order of the certificates.").repeats();
         OPEN = OptionSpec::new(NEAR, "open", "NAME[:PORT]", Nothing,
             "Decrypt clients' TLS connections to servers with these names, such as npm.example.org or *.corp.example. The default port \
@@ -437,11 +437,11 @@ options! {
         INTERCEPT = OptionSpec::new(NEAR, "intercept", "RULE", Nothing,
             "Have `refrain intercept on` redirect these connections to `transparent`. A rule is words such as \
              port=80,443 dst=10.20.0.0/16 uid=www-data, and matches if all its words do. The first rule that matches \
-             counts. Keys: `port`, `dst`, `src`. For programs of this machine: `uid`, `gid`, `cgroup`. For forwarded connections: \
+             counts. Keys: `port`, `dst`, `src`, `sport` (the client's port). For programs of this machine: `uid`, `gid`, `cgroup`. For forwarded connections: \
              `in` (an interface, or `*`). `name`: a server's name in TLS, HTTP or DNS. action is optimize (default), pass (through \
              the link as it is), direct or reject. client_address is keep or proxy_v2: servers see the client's \
              address, or get it in a header. quic=reject makes browsers use TCP. With refusal=exact, clients \
-             of servers that refuse see a refusal, not a reset. This needs CAP_NET_ADMIN. With on_refusal=direct, the near \
+             of servers that refuse see a refusal, not a reset. refusal=exact needs CAP_NET_ADMIN. With on_refusal=direct, the near \
              end connects to servers itself if the far end refuses. on_failure=reset refuses connections while the \
              near end does not work. By default they go direct. After a change, send SIGHUP to `refrain intercept on` and to \
              the near end.").repeats().with_commas().reloads(NEAR);
@@ -461,13 +461,13 @@ options! {
     Access {
         ALLOW = OptionSpec::new(BOTH, "allow", "HOST:PORT",
             Described("loopback only at the far end, nothing at the near end"),
-            "Let this end connect to this target for its peer, such as intranet:443, 10.0.0.0/8:80 or \
+            "Let this end connect to this target when its peer requests it, such as intranet:443, 10.0.0.0/8:80 or \
              [fd00::/8]:8000-8099. HOST is a name, `*.suffix`, `*`, an address or a range of addresses. An IPv6 \
              address or range is in brackets. PORT is required: a number, a range, or `*` for all ports. Addresses \
              and ranges are compared with the resolved address. A name allows any address that it resolves to. \
              Rules replace the default: to keep access to services on the far end's own machine, also allow \
              `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
-            .brief("Let the peer reach this target");
+            .brief("Let the peer connect to this target from here");
         CLIENT_ADDRESSES = OptionSpec::new(FAR, "client_addresses", "ADDRESS|RANGE", Nothing,
             "Connect to targets from the clients' own addresses, if they are in this range: an address, or a range such as \
              10.0.0.0/8 or fd00::/8. This applies to rules of near ends with client_address=keep. The peer can then use any of these addresses. This \
@@ -519,7 +519,7 @@ options! {
         ADMIN_TOKEN_FILE = OptionSpec::new(BOTH, "admin_token_file", "FILE", Nothing,
             "Read the admin token from this file. Only its owner may read the file.")
             .brief("Read the admin token from FILE")
-            .in_check("Read the admin token of the near end that --admin names from this file");
+            .in_check("Read from this file the admin token of the near end in --admin");
         ADMIN_HOST = OptionSpec::new(BOTH, "admin_host", "NAME", Nothing,
             "Answer requests to the admin listener that name this host, such as gateway.example.org. By default, \
              only requests for `localhost` or an IP address are answered, and others get status 421. This protects \
@@ -551,8 +551,8 @@ options! {
             .brief("Limit the store [default: 100GB]");
         STORE_ALSO = OptionSpec::new(NEAR, "store_also", "DIR", Nothing,
             "Also predict from this store of another near end in the same network, through a shared directory. \
-             It is only read, even while its owner writes. Its owner must cut chunks the same way, and name the \
-             same realm.").repeats().needs_store()
+             It is opened read-only, also while the other near end writes to it. The other near end must have the same \
+             `chunk_size`, `chunk_min`, `chunk_max`, `chunk_hash` and `realm`.").repeats().needs_store()
             .brief("Also predict from this store");
         REALM = OptionSpec::new(NEAR, "realm", "NAME",
             Described("the far end's key"),
@@ -603,15 +603,15 @@ options! {
              steps. 0 needs the least CPU. `max` is the step above 5.");
         CONGESTION = OptionSpec::new(BOTH, "congestion", "auto|NAME", Value("auto"),
             "Use this TCP congestion control for the lanes: `auto`, or a name that the kernel has, such as bbr or \
-             cubic. `auto` uses bbr if the kernel allows it, because others start slowly again after a pause. \
-             Otherwise it uses the system's default.");
+             cubic. `auto` uses bbr if the kernel allows it, and otherwise the system's default. Others than bbr start \
+             slowly again after a pause.");
         PREDICT = OptionSpec::new(NEAR, "predict", "window|aligned", Value("window"),
             "Choose how to predict. `window`: chunks that may occur anywhere in the next data. `aligned`: each \
              chunk only at one exact position in the data, as in the PACK paper. With a long round trip, the \
              data has passed that position before the prediction arrives.").needs_store();
         CHUNK_SIZE = OptionSpec::new(NEAR, "chunk_size", "SIZE", Value("8KiB"),
-            "Set the average size of the store's chunks, not counting `chunk_min`: a power of two from 64B to \
-             32KiB. So with the defaults, chunks average about 10 KiB. Smaller chunks find more repeats, but need more \
+            "Set how much longer than `chunk_min` the store's chunks are on average: a power of two from 64B to \
+             32KiB. With the defaults, chunks average about 10 KiB. Smaller chunks find more repeats, but need more \
              memory and upstream traffic.").needs_store();
         CHUNK_MIN = OptionSpec::new(NEAR, "chunk_min", "SIZE", Value("2KiB"),
             "Set the smallest chunk, from 48B.").needs_store();

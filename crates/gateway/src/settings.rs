@@ -491,11 +491,11 @@ fn missing_in_words(required: &[&OptionSpec], one_of: &[&OptionSpec]) -> String 
         let listeners = one_of.iter().copied().filter(|spec| **spec != ALLOW);
         let listeners: Vec<_> = listeners.collect();
         parts.push(format!(
-            "one of: {}, or --allow if only the far end has listeners",
+            "one of {}, or --allow if only the far end has listeners",
             list(&listeners, OptionSpec::flag)
         ));
     }
-    format!("missing: {}", parts.join(", and "))
+    format!("missing {}", parts.join(", and "))
 }
 
 fn hint(nearest: &Option<impl fmt::Display>) -> String {

@@ -15,7 +15,7 @@ pub struct ByteSize(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(pub u64);
 
-/// A length of time, in whole milliseconds: `500ms`, `4s`, `1h`.
+/// A length of time, in whole milliseconds: `500ms`, `4s`, `1h`, or a plain number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeSpan(pub Duration);
 
@@ -136,7 +136,7 @@ const MILLISECONDS: Scale = Scale {
         ("s", 1_000),
         ("ms", 1),
     ],
-    aliases: &[("m", 60_000)],
+    aliases: &[("", 1_000), ("m", 60_000)],
     known: "ms, s, m, min, h, d",
     example: "500ms",
 };
@@ -321,6 +321,7 @@ mod tests {
         }
         let seconds = |count| Ok(TimeSpan(Duration::from_secs(count)));
         assert_eq!("4s".parse(), seconds(4));
+        assert_eq!("4".parse(), seconds(4));
         assert_eq!("0.5h".parse(), seconds(1800));
         assert_eq!("5m".parse(), seconds(300));
     }

@@ -22,7 +22,7 @@ pub enum CreateError {
         error: io::Error,
     },
     /// An earlier archive cannot be read.
-    #[error("cannot use the earlier archive \"{}\": {error}", .path.display())]
+    #[error("cannot use the earlier archive \"{}\": {}", .path.display(), reason(.error))]
     Earlier {
         /// Which.
         path: PathBuf,
@@ -101,5 +101,13 @@ fn failed(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => "open",
         _ => "read",
+    }
+}
+
+/// Why an archive is of no use. Which one is said before.
+fn reason(error: &ReadError) -> String {
+    match error {
+        ReadError::Io(error) => error.to_string(),
+        error => error.to_string(),
     }
 }

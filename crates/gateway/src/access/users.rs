@@ -108,7 +108,7 @@ pub(crate) enum UserError {
         reason: Box<UserError>,
     },
     /// Values or files without a user.
-    #[error("has no user, so no client could sign in")]
+    #[error("contains no user (give USER:HASH, as `htpasswd -nB USER` prints it)")]
     Empty,
 }
 

@@ -175,7 +175,8 @@ fn its_own_key_is_no_peers() {
     let peers = fixture.write("peers", &format!("{} near\n{own} far\n", fixture.peer));
     for value in [&own, &peers] {
         let fault = fixture.far_fault(&["--peer-key", value]);
-        let start = format!("--peer-key \"{value}\": has the public key of this end's own --key, ");
+        let start =
+            format!("--peer-key \"{value}\": this is the public key of this end's own --key, ");
         assert!(fault.starts_with(&start), "{fault}");
     }
     // The fixture's peer is the same end's key here.

@@ -184,8 +184,9 @@ impl Keeper {
             return;
         };
         let pause = PAUSE_MAX.as_secs();
-        let error =
-            format!("{error}; traffic continues without it (retrying at least every {pause} s)");
+        let error = format!(
+            "{error}; traffic continues without the store, which is tried again within {pause} s"
+        );
         if self.shared.trouble.note(format!("not open: {error}")) {
             tracing::error!("cannot open the store: {error}");
         }

@@ -344,7 +344,7 @@ mod tests {
             ("bonn", "no key: expected NAME KEY"),
             ("head office", "no key: expected NAME KEY"),
             ("A".repeat(43).as_str(), "not a public key"),
-            (SSH_KEY, "an OpenSSH public key"),
+            (SSH_KEY, "this is an OpenSSH public key"),
         ] {
             let path = write(&dir, "peers", &format!("{}\n# x\n{line}\n", public()));
             let path = path.to_str().unwrap();

@@ -73,11 +73,11 @@ struct Leaf {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
+    /// The directory has no CA.
+    #[error("no CA in \"{folder}\": it has no root.pem (make one with: refrain ca init {folder} --permit DOMAIN)", folder = .0.display())]
+    NoCa(PathBuf),
     /// A file cannot be read.
-    #[error(
-        "{}: {error} (`refrain ca init` makes a CA)",
-        text_file::failure(path, error)
-    )]
+    #[error("{}: {error}", text_file::failure(path, error))]
     File {
         /// The file.
         path: PathBuf,
@@ -282,9 +282,12 @@ impl Authority {
         let certificate = |name: &str| {
             let path = folder.join(name);
             let pem = read(&path);
-            let pem = pem.map_err(|error| AuthorityError::File {
-                path: path.clone(),
-                error,
+            let pem = pem.map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound if name == ROOT => AuthorityError::NoCa(folder.to_owned()),
+                _ => AuthorityError::File {
+                    path: path.clone(),
+                    error,
+                },
             })?;
             CertificateDer::from_pem_slice(&pem).map_err(|_| AuthorityError::NoCertificate(path))
         };

@@ -172,7 +172,7 @@ fn a_store_that_the_disk_refuses_is_tried_again_and_neighbours_answer_meanwhile(
     let mut keeper = open(&options(own.clone(), vec![other])).expect("traffic goes on");
     let trouble = keeper.shared.trouble.last().expect("it is told").text;
     assert!(
-        trouble.contains("own/format") && trouble.contains("retrying at least every 60 s"),
+        trouble.contains("own/format") && trouble.contains("tried again within 60 s"),
         "{trouble}"
     );
     learn(&mut keeper, verses);
