@@ -87,8 +87,8 @@ pub(crate) struct BulkArguments {
     /// Identify chunks by blake3 or sha1 [default: blake3]
     ///
     /// `sha1` is there to measure its cost.
-    #[arg(long, value_name = "NAME")]
-    hash: Option<ChunkHasher>,
+    #[arg(long, alias = "hash", value_name = "NAME")]
+    chunk_hash: Option<ChunkHasher>,
     /// Remember chunks of this many bytes in total
     ///
     /// The least recently seen chunks are forgotten first. To remember all data, give a tenth more than its size,
@@ -278,7 +278,7 @@ impl BulkArguments {
             ("--chunk-size", self.chunk_size.is_some()),
             ("--chunk-min", self.chunk_min.is_some()),
             ("--chunker", self.chunker.is_some()),
-            ("--hash", self.hash.is_some()),
+            ("--chunk-hash", self.chunk_hash.is_some()),
         ] {
             ensure!(
                 !is_given,
@@ -307,7 +307,7 @@ impl BulkArguments {
             let bounded = chunking.with_bounds(shortest as u32, chunking.max_bytes());
             chunking = bounded.context("--chunk-min")?;
         }
-        Ok((chunking, self.hash.unwrap_or_default()))
+        Ok((chunking, self.chunk_hash.unwrap_or_default()))
     }
 }
 

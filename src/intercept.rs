@@ -86,6 +86,7 @@ enum Command {
     )]
     On(OnArguments),
     /// End `refrain intercept on`, and remove the rules
+    #[command(after_help = "Example:\n  refrain intercept off")]
     Off,
     /// Show the rules, and the number of connections that each matched
     #[command(after_help = "Example:\n  refrain intercept show")]

@@ -86,6 +86,12 @@ macro_rules! gateway {
     };
 }
 
+/// Examples of commands with more to say at the end of their long help.
+const FAR: &str = "Example:\n  refrain far --key far.key --peer-key near.key.pub";
+const NEAR: &str = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org --socks5 1080";
+const RUN: &str = "Example:\n  refrain run git clone https://git.example.org/project.git";
+const CHECK: &str = "Example:\n  refrain check --config /etc/refrain/near.toml";
+
 /// Removes repeated data from the traffic between two sites, with a gateway at each end of the link
 ///
 /// Try it: `refrain demo`. Set up a pair: run `refrain keygen` at each end, then `refrain far` next to
@@ -94,7 +100,7 @@ macro_rules! gateway {
 #[command(
     version,
     long_version = version::LONG,
-    max_term_width = 100,
+    term_width = 80,
     after_help = "Example:\n  refrain demo\n\nExit codes: 0 done; 1 failed; 2 wrong arguments or configuration; \
                   3 no link to the peer (near --require-peer); 130 ended by Ctrl-C, 129 by SIGHUP, 143 by SIGTERM. \
                   far, near, intercept on, czip serve, czip proxy and czip mount exit with 0 after SIGTERM or Ctrl-C. \
@@ -123,14 +129,14 @@ enum Command {
     #[command(after_help = "Example:\n  refrain keygen near.key")]
     Keygen(keygen::KeygenArguments),
     /// Make a CA of your own, for sites whose TLS traffic a near end decrypts (--open)
+    #[command(after_help = "Example:\n  refrain ca init /etc/refrain/ca --permit corp.example")]
     Ca(ca::CaArguments),
     /// Run the far end, next to the service
     ///
     /// It accepts lanes (connections of near ends), and connects to targets.
     #[command(
-        after_help = "Example:\n  refrain far --key far.key --peer-key near.key.pub\n\n\
-                      All options: refrain far --help",
-        after_long_help = gateway!("--dry-run, --json-log, --quiet, --verbose", "")
+        after_help = format!("{FAR}\n\nAll options: refrain far --help"),
+        after_long_help = format!("{FAR}\n\n{}", gateway!("--dry-run, --json-log, --quiet, --verbose", ""))
     )]
     Far(gateways::GatewayArguments<FarOptions>),
     /// Run the near end, next to the users
@@ -138,9 +144,11 @@ enum Command {
     /// It opens lanes (connections to the far end). It serves forwards, SOCKS5, HTTP and web sites, and accepts
     /// connections that the firewall redirects.
     #[command(
-        after_help = "Example:\n  refrain near --key near.key --peer-key far.key.pub --peer far.example.org \
-                      --socks5 1080\n\nAll options: refrain near --help",
-        after_long_help = gateway!("--dry-run, --json-log, --quiet, --verbose, --require-peer", ", 3 no link (--require-peer)")
+        after_help = format!("{NEAR}\n\nAll options: refrain near --help"),
+        after_long_help = format!(
+            "{NEAR}\n\n{}",
+            gateway!("--dry-run, --json-log, --quiet, --verbose, --require-peer", ", 3 no link (--require-peer)")
+        )
     )]
     Near(gateways::NearArguments),
     /// Run a program, and send all of its connections through the link
@@ -150,8 +158,8 @@ enum Command {
     /// far end resolves names and connects. UDP is refused, except queries for names, so programs use TCP. Connections
     /// to loopback addresses stay inside.
     #[command(
-        after_help = "Example:\n  refrain run git clone https://git.example.org/project.git",
-        after_long_help = "\
+        after_help = RUN,
+        after_long_help = format!("{RUN}\n\n\
             The exit code is that of the program, or 128 plus the number of the signal that ended it. 125: `refrain \
             run` failed. 126: the program cannot be run. 127: it was not found. The command ends when the program and \
             all its children have ended. SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on. SIGINT and SIGQUIT are \
@@ -159,7 +167,7 @@ enum Command {
             Programs inside cannot gain other users' rights (sudo, su). They cannot use abstract Unix sockets of the \
             desktop, servers on this machine's loopback addresses, or ping. Connections that running services, such \
             as docker, make for a program do not use the link. A name that does not exist looks \
-            like a connection that is refused, because only the far end resolves names."
+            like a connection that is refused, because only the far end resolves names.")
     )]
     Run(run::RunArguments),
     /// Have the firewall redirect connections of this machine or network to the near end
@@ -182,6 +190,7 @@ enum Command {
     #[command(after_help = "Example:\n  refrain status --watch")]
     Status(status::StatusArguments),
     /// Manage a near end's chunk store: add files to its history, show it, verify it
+    #[command(after_help = "Example:\n  refrain store stat --store /var/lib/refrain/store")]
     Store(store::StoreArguments),
     /// Make, extract, read and check archives that share chunks
     Czip(czip::CzipArguments),
@@ -193,8 +202,8 @@ enum Command {
     /// options, it asks the near end that runs here about its link. If several run here, --admin
     /// HOST:PORT or --admin SOCKET chooses one.
     #[command(
-        after_help = "Example:\n  refrain check --config /etc/refrain/near.toml",
-        after_long_help = each_option!("--wait, --json, --json-log, --quiet, --verbose")
+        after_help = CHECK,
+        after_long_help = format!("{CHECK}\n\n{}", each_option!("--wait, --json, --json-log, --quiet, --verbose"))
     )]
     Check(check::CheckArguments),
     /// Find problems with this machine and its gateways, and print the next steps
@@ -372,12 +381,87 @@ fn warn_of_unread_variables(role: Role) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use anyhow::anyhow;
     use clap::{Command, CommandFactory};
     use refrain_gateway::options::{ONLY_FLAGS, OPTIONS, Role};
 
     use super::{Arguments, in_words, io, run, usage, with_output_named};
     use crate::interrupt::HANGUP;
+
+    /// All commands that are shown, with their names.
+    fn commands() -> Vec<(String, Command)> {
+        let mut program = Arguments::command();
+        program.build();
+        let (mut found, mut next) = (Vec::new(), vec![("refrain".to_owned(), program)]);
+        while let Some((name, command)) = next.pop() {
+            let visible = command
+                .get_subcommands()
+                .filter(|below| !below.is_hide_set());
+            next.extend(
+                visible.map(|below| (format!("{name} {}", below.get_name()), below.clone())),
+            );
+            found.push((name, command));
+        }
+        found.retain(|(name, _)| !name.contains(" help"));
+        found
+    }
+
+    const LISTED: &str = "help of gateways lists the values";
+
+    /// Names that mean the same everywhere, and take another form of value, or have two meanings by a common convention.
+    const FORMS: [(&str, &str); 10] = [
+        ("admin", "clients also take a local socket"),
+        ("chunk-hash", LISTED),
+        ("effort", LISTED),
+        (
+            "exclude",
+            "files by a pattern, as rsync does; targets by a rule",
+        ),
+        ("listen", "far ends have a default port"),
+        ("log", LISTED),
+        ("output", "a file, or a directory"),
+        ("simd", LISTED),
+        (
+            "socks5",
+            "the proxy that a near end serves, and `run` uses with a password",
+        ),
+        ("store", "STORE where DIR is the directory of files"),
+    ];
+
+    #[test]
+    fn an_option_has_one_form_in_all_commands() {
+        let mut forms = BTreeMap::<_, BTreeMap<_, Vec<_>>>::new();
+        for (name, command) in commands() {
+            for argument in command.get_arguments().filter(|known| !known.is_hide_set()) {
+                let Some(long) = argument.get_long() else {
+                    continue;
+                };
+                let values = argument.get_value_names().unwrap_or_default();
+                let takes = argument.get_action().takes_values();
+                let value = format!("{:?}", values.iter().filter(|_| takes).collect::<Vec<_>>());
+                let of_name = forms.entry(long.to_owned()).or_default();
+                of_name.entry(value).or_default().push(name.clone());
+            }
+        }
+        forms.retain(|_, forms| forms.len() > 1);
+        let (mut several, mut known) = (forms.keys(), FORMS.iter().map(|(name, _)| name));
+        assert!(several.by_ref().eq(known.by_ref()), "{forms:#?}");
+    }
+
+    #[test]
+    fn all_help_has_an_example() {
+        for (name, command) in commands() {
+            if name == "refrain version" {
+                continue;
+            }
+            let (mut short, mut long) = (command.clone(), command);
+            let (short, long) = (short.render_help(), long.render_long_help());
+            assert!(short.to_string().contains("Example"), "{name}: {short}");
+            assert!(long.to_string().contains("Example"), "{name}: {long}");
+        }
+    }
 
     #[test]
     fn help_and_errors_know_the_flags_that_are_no_options() {

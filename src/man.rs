@@ -20,14 +20,20 @@ pub(crate) struct ManArguments {
     /// Write all pages to this directory instead
     ///
     /// The directory is made if it does not exist. Pages that are already there are replaced.
-    #[arg(long, value_name = "DIR", conflicts_with = "command")]
-    out: Option<PathBuf>,
+    #[arg(
+        short,
+        long,
+        alias = "out",
+        value_name = "DIR",
+        conflicts_with = "command"
+    )]
+    output: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
     let mut program = Arguments::command().disable_help_subcommand(true);
     program.build();
-    if let Some(folder) = &arguments.out {
+    if let Some(folder) = &arguments.output {
         ensure!(
             folder.is_dir() || !folder.exists(),
             "\"{}\" is not a directory",

@@ -1,6 +1,7 @@
 //! Tables for people.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     fmt::Display,
     io::{self, Write},
@@ -18,6 +19,9 @@ pub(crate) struct Table {
 
 /// Between columns.
 const GAP: usize = 2;
+
+/// As much of the first column as is shown at least.
+const FIRST_MIN: usize = 8;
 
 impl Table {
     /// The head as it is printed, with two spaces between columns. The first goes to the left, and
@@ -41,7 +45,8 @@ impl Table {
         self.print_within(usize::MAX, out)
     }
 
-    /// Without the last optional columns, where `columns_max` characters are too few for all.
+    /// Without the last optional columns, where `columns_max` characters are too few for all. If they are too few even so,
+    /// the first column is cut short.
     pub(crate) fn print_within(&self, columns_max: usize, out: &mut dyn Write) -> io::Result<()> {
         let width = |index: usize| {
             let widths = self.rows.iter().map(|row| row[index].chars().count());
@@ -61,9 +66,12 @@ impl Table {
         {
             columns.remove(last);
         }
+        while too_wide(&columns) && columns[0].1 > FIRST_MIN {
+            columns[0].1 -= 1;
+        }
         for row in &self.rows {
             let cells = columns.iter().map(|&(index, width)| {
-                let cell = &row[index];
+                let cell = &shortened(&row[index], width);
                 match self.are_left[index] {
                     true => format!("{cell:<width$}"),
                     false => format!("{cell:>width$}"),
@@ -73,6 +81,17 @@ impl Table {
             writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())
+    }
+}
+
+/// The text, or its first characters and an ellipsis.
+fn shortened(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match text.chars().count() > chars_max {
+        true => {
+            let kept: String = text.chars().take(chars_max - 1).collect();
+            Cow::Owned(kept + "…")
+        }
+        false => Cow::Borrowed(text),
     }
 }
 
@@ -165,6 +184,22 @@ mod tests {
         assert_eq!(shown(11), "a  bb  c\n1   2  3\n");
         assert_eq!(shown(7), "a  c\n1  3\n");
         assert_eq!(shown(1), "a  c\n1  3\n");
+    }
+
+    #[test]
+    fn a_long_name_is_cut_short_and_no_other_column() {
+        let mut table = Table::new("name  ?b  saved");
+        table.row(["the gateway in São Paulo", "2", "99.9 %"].map(str::to_owned));
+        let shown = |columns_max| {
+            let mut out = Vec::new();
+            table.print_within(columns_max, &mut out).expect("memory");
+            String::from_utf8(out).expect("text")
+        };
+        let lines = |shown: String| shown.lines().map(|line| line.chars().count()).max();
+        assert!(shown(32).ends_with("\nthe gateway in São Paulo  99.9 %\n"));
+        assert!(shown(28).ends_with("\nthe gateway in São …  99.9 %\n"));
+        assert_eq!(lines(shown(28)), Some(28));
+        assert!(shown(1).ends_with("\nthe gat…  99.9 %\n"));
     }
 
     #[test]

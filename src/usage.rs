@@ -231,45 +231,32 @@ mod tests {
 
     #[test]
     fn options_of_the_other_end_and_values_without_an_equals_sign_are_explained() {
-        for (words, hint) in [
-            (
-                &["far", "--store", "x"][..],
-                "hint: --store is an option of 'refrain near'",
-            ),
-            (
-                &["near", "--listen", "7000"],
-                "hint: --listen is an option of 'refrain far'",
-            ),
-            (
-                &["near", "--require-peer", "5"],
-                "hint: --require-peer takes its value after an equals sign: --require-peer=5",
-            ),
-            (
-                &["far", "--open-to-all", "true"],
-                "hint: --open-to-all takes its value after an equals sign: --open-to-all=true",
-            ),
+        for (words, end) in [
+            (["far", "--store", "x"], " 'refrain near'"),
+            (["near", "--listen", "7000"], " 'refrain far'"),
+            (["near", "--require-peer", "5"], " --require-peer=5"),
+            (["far", "--open-to-all", "true"], " --open-to-all=true"),
         ] {
-            let (text, command) = said(words);
+            let (text, command) = said(&words);
             let lines: Vec<&str> = text.lines().collect();
             assert_eq!(lines.len(), 2, "{text}");
             assert!(lines[0].starts_with("unexpected argument"), "{text}");
-            assert_eq!(lines[1], hint);
+            let start = format!("hint: {} ", words[1]);
+            assert!(
+                lines[1].starts_with(&start) && lines[1].ends_with(end),
+                "{text}"
+            );
             assert_eq!(command, format!("refrain {}", words[0]));
         }
-        for (words, hint) in [
-            (
-                &["near", "--dry-run=yes"][..],
-                "hint: --dry-run takes no value",
-            ),
-            (
-                &["czip", "list", "a", "--json=1"],
-                "hint: --json takes no value",
-            ),
-            (&["near", "near.toml"], "hint: --config near.toml"),
-            (&["check", "etc/near.toml"], "hint: --config etc/near.toml"),
+        for (words, start, end) in [
+            (&["near", "--dry-run=yes"][..], "--dry-run ", "no value"),
+            (&["czip", "list", "a", "--json=1"], "--json ", "no value"),
+            (&["near", "near.toml"], "--config ", "near.toml"),
+            (&["check", "etc/near.toml"], "--config ", "etc/near.toml"),
         ] {
             let (text, _) = said(words);
-            assert_eq!(text.lines().nth(1), Some(hint), "{text}");
+            let start = format!("\nhint: {start}");
+            assert!(text.contains(&start) && text.ends_with(end), "{text}");
         }
         for words in [
             ["far", "--json-log", "--json-log"],
@@ -279,18 +266,27 @@ mod tests {
             assert!(!text.contains("hint: "), "{text}");
         }
         let (text, _) = said(&["far", "--lane", "3"]);
-        assert!(text.ends_with("\nhint: a similar argument exists: '--lanes'"));
+        assert!(
+            text.contains("\nhint: ") && text.ends_with(" '--lanes'"),
+            "{text}"
+        );
         let (text, _) = said(&["czip", "list", "a.czip", "--range", "1-2"]);
-        assert_eq!(text, "unexpected argument '--range' found");
+        assert!(
+            text.contains("'--range'") && !text.contains("hint: "),
+            "{text}"
+        );
         for (word, hint) in [
             ("fra", Some("far")),
             ("staus", Some("status")),
             ("server", None),
             ("x", None),
         ] {
-            let hint = hint.map(|name| format!("\nhint: a similar command exists: '{name}'"));
-            let expected = format!("unknown command '{word}'{}", hint.unwrap_or_default());
-            assert_eq!(said(&[word]).0, expected);
+            let (text, _) = said(&[word]);
+            let start = format!("unknown command '{word}'");
+            assert!(text.starts_with(&start), "{text}");
+            assert_eq!(text.contains("\nhint: "), hint.is_some(), "{text}");
+            let end = format!(" '{}'", hint.unwrap_or(word));
+            assert!(text.ends_with(&end), "{text}");
         }
     }
 

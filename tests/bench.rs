@@ -62,7 +62,8 @@ fn rows_come_one_by_one_and_an_interrupt_keeps_those_that_came() {
     assert_eq!(ended.status.code(), Some(130), "{error}");
     assert!(text.contains("NOT COMPLETE"), "{text}");
     assert!(!text.contains("carry"), "the last rows: {text}");
-    assert_eq!(error, "error: interrupted\n");
+    assert!(error.contains("interrupted"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn a_filter_that_fits_nothing_is_told_what_there_is() {
     let (code, error) = refrain_fails(&["bench", "--filter", "lz4"]);
     assert_eq!(code, 1, "{error}");
     assert!(
-        error.contains("no row has \"lz4\" in its name; the rows are: encode new data, "),
+        error.contains("\"lz4\"") && error.contains(": encode new data, "),
         "{error}"
     );
 }

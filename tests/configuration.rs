@@ -279,7 +279,7 @@ fn a_dry_run_tells_what_would_be_in_vain() {
             text(&tried.stderr),
         )
     };
-    let idle = "with --mode receiver and no --store nothing is predicted";
+    let idle = "no --store nothing is predicted";
     for (mode, warnings) in [("receiver", 1), ("auto", 0), ("sender", 0), ("off", 0)] {
         let (code, said, warned) = near(&["--mode", mode]);
         assert_eq!(code, Some(0), "{warned}");
@@ -325,8 +325,9 @@ fn a_dry_run_tells_what_would_be_in_vain() {
     for (realm, warnings) in [("mucis", 1), ("music", 0)] {
         let (code, _, warned) = with(&["--realm", realm]);
         assert_eq!(code, Some(0), "{warned}");
-        let unknown = "no history of realm \"mucis\" yet, only of: music";
-        assert_eq!(warned.matches(unknown).count(), warnings, "{warned}");
+        for part in ["no history of realm \"mucis\"", "only of: music"] {
+            assert_eq!(warned.matches(part).count(), warnings, "{warned}");
+        }
     }
     // Of a neighbour's history as well.
     let (_, _, warned) = near(&[
@@ -489,7 +490,7 @@ fn a_dry_run_warns_of_peers_that_the_memory_has_no_room_for() {
     let warned = String::from_utf8_lossy(&tried.stderr);
     assert_eq!(tried.status.code(), Some(0), "{warned}");
     assert!(
-        warned.contains("space for the links of only 1 of 2 peers"),
+        warned.contains("--memory") && warned.contains("only 1 of 2 peers"),
         "{warned}"
     );
 }

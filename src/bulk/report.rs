@@ -164,7 +164,7 @@ impl Report {
         }
         let rate = match found.bytes {
             0 => String::new(),
-            _ => format!(" ({:.2} GB/s)", self.gb_per_s),
+            _ => format!(" ({}/s)", bytes((self.gb_per_s * 1e9) as u64)),
         };
         writeln!(out, "read in {:.3} s{rate}", self.seconds)?;
         if let Some(KeptIn { store }) = &self.kept {

@@ -57,7 +57,7 @@ contains this data. Keep a second copy of the archive, and check it with `refrai
 A new archive replaces an existing one when it is complete. Until then, and after a signal, a full disk or a power \
 cut, the old one stays unchanged. Incomplete archives and temporary files have no names, if the file system supports \
 that. So even `kill -9` leaves nothing. Otherwise the next archive in that directory removes the leftovers. \
-A growing file is read up to the length that it had when it was opened, and is reported as changed. Temporary files \
+A growing file is read up to the length that it had when it was opened. It is reported as changed. Temporary files \
 are in $TMPDIR, or next to the archive.";
 
 #[derive(clap::Args)]

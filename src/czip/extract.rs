@@ -39,8 +39,8 @@ Example:
 const AFTER_LONG_HELP: &str = "\
 Everything is extracted under temporary names (.refrain-…), checked against the archive's digest, and then renamed. \
 At any time, each file is the old one or the complete new one. After Ctrl-C, SIGTERM, an error or a full disk, \
-nothing has changed. One exception: some files may already be new if a file cannot be replaced, for example an \
-immutable one, on a file system that cannot exchange two names, such as NFS. The error reports how many. \
+nothing has changed. One exception: on a file system that cannot exchange two names, such as NFS, some files may \
+already be new. This happens if a file cannot be replaced, for example an immutable one. The error reports how many. \
 After `kill -9`, the next extraction to DIR removes the temporary files.
 
 Existing files with the same names are replaced. Existing directories are kept. No link below DIR is followed. \
@@ -50,7 +50,7 @@ Modes and times are those of the archive, without setuid, setgid and sticky bits
 also get their modes and times from the archive. \
 The content of standard input gets the name of the archive without `.czip`: `logs` from `logs.czip`.
 
-An archive from a pipe is first copied to an unnamed temporary file in $TMPDIR, as it is not read in order.";
+An archive is not read in order. So one from a pipe is first copied to an unnamed temporary file in $TMPDIR.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLE, after_long_help = format!("{EXAMPLE}\n\n{AFTER_LONG_HELP}"))]

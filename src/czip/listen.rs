@@ -22,8 +22,8 @@ pub(super) struct ListenArguments {
     /// Let running transfers continue for at most this long after SIGTERM or Ctrl-C
     ///
     /// The rest is cut off then. A second signal ends the program at once.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = bounded::time)]
-    drain: TimeSpan,
+    #[arg(long, alias = "drain", value_name = "TIME", default_value = "30s", value_parser = bounded::time)]
+    drain_timeout: TimeSpan,
     /// Accept at most N connections at the same time; others wait
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().connections_max, value_parser = bounded::count())]
     connections: usize,
@@ -37,7 +37,7 @@ impl ListenArguments {
         ServeOptions {
             cache_bytes,
             connections_max: self.connections,
-            drain_timeout: self.drain.0,
+            drain_timeout: self.drain_timeout.0,
             ..ServeOptions::default()
         }
     }
@@ -63,7 +63,7 @@ impl ListenArguments {
             log(address);
             let (stop, stopped) = oneshot::channel();
             let (end, ended) = oneshot::channel();
-            let drain = self.drain;
+            let drain = self.drain_timeout;
             tokio::spawn(async move {
                 signals.next().await;
                 tracing::info!(

@@ -54,9 +54,9 @@ pub(super) struct ProxyArguments {
     /// Wait at most this long for the origin to begin or continue an answer
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = bounded::time_to_wait)]
     timeout: TimeSpan,
-    /// Trust the certificates in this PEM file instead of the system's
-    #[arg(long, value_name = "FILE")]
-    roots: Option<PathBuf>,
+    /// Accept certificates of the origin from the CAs in this file (PEM), and from no others [default: the system's]
+    #[arg(long, alias = "roots", value_name = "FILE")]
+    origin_ca: Option<PathBuf>,
 }
 
 pub(super) fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
         serve: arguments.listen.options(arguments.memory.0),
         remembered: arguments.recheck.0,
         origin_timeout: arguments.timeout.0,
-        roots: arguments.roots.clone(),
+        roots: arguments.origin_ca.clone(),
         ..defaults
     };
     let make = || Ok(Proxy::new(&options)?);

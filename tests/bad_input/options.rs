@@ -246,12 +246,13 @@ fn configurations_with_mistakes() {
         error.contains("--config: ") && error.contains("nowhere/far.toml"),
         "{error}"
     );
-    let advice = "(relative paths start in the current directory: give the full path)";
-    assert!(error.contains(advice), "{error}");
+    assert!(error.contains("give the full path"), "{error}");
     let (code, error) = far_fails(&site, &["--config", "."]);
     assert_eq!(code, 2);
-    let directory = "--config: cannot open \".\": it is a directory, not a file";
-    assert!(error.contains(directory), "{error}");
+    assert!(
+        error.contains("--config: cannot open \".\": ") && error.contains("is a directory"),
+        "{error}"
+    );
     let far = command(&["far", "--dry-run"])
         .env("REFRAIN_CONFIG", "nowhere/far.toml")
         .output();

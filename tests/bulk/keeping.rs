@@ -128,7 +128,15 @@ fn what_cannot_be_kept_is_said_before_anything_is_read() {
             "--chunk-size cannot be given with -o: ",
         ),
         (
-            &["in", "-o", "store", "--realm", "songs", "--hash", "sha1"],
+            &[
+                "in",
+                "-o",
+                "store",
+                "--realm",
+                "songs",
+                "--chunk-hash",
+                "sha1",
+            ],
             2,
             "--hash cannot be given with -o: ",
         ),

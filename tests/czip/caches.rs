@@ -25,19 +25,22 @@ fn errors_name_an_address_once_and_say_what_a_cache_must_be() {
         assert_eq!(error.matches(hint).count(), 1, "{error}");
     }
     let server = Server::start(archive(&world, b"content"), u64::MAX);
-    let expected = "error: --cache: cannot open \"content\": it is a file, not a directory\n";
+    let has_all = |error: &str, parts: &[&str]| {
+        parts.iter().all(|part| error.contains(part)) && !error.contains("http://")
+    };
+    let of_cache = ["--cache: ", " \"content\": ", "not a directory"];
     for command in ["get", "extract"] {
         let command = [command, &server.url(), "-o", "out", "--cache", "content"];
         let (_, error) = world.fails(&command);
-        assert_eq!(error, expected);
+        assert!(has_all(&error, &of_cache), "{error}");
     }
     let origin = server.url();
     let (_, error) = world.fails(&["get", &origin, "-o", "nowhere/out"]);
-    let expected_of_output = "\"nowhere/out\": its directory does not exist\n";
-    assert_eq!(error, format!("error: cannot write {expected_of_output}"));
+    let of_output = ["cannot write \"nowhere/out\": ", "directory does not exist"];
+    assert!(has_all(&error, &of_output), "{error}");
     let proxy = ["proxy", "--origin", &origin, "--cache", "content"];
     let (_, error) = world.fails(&[&proxy[..], &["--listen", "127.0.0.1:0"]].concat());
-    assert_eq!(error, expected);
+    assert!(has_all(&error, &of_cache), "{error}");
 }
 
 #[test]
@@ -154,13 +157,13 @@ fn a_cache_is_for_archives_on_servers_and_is_a_folder() {
     let (code, error) = world.fails(&["extract", "a.czip", "-o", "out", "--cache", "cache"]);
     assert_eq!(code, Some(1));
     assert!(
-        error.contains("--cache is only for archives on web servers"),
+        error.contains("--cache") && error.contains("web servers"),
         "{error}"
     );
     let server = Server::start(archive, u64::MAX);
     let cache = ["extract", &server.url(), "-o", "out", "--cache", "a.czip"];
     let (code, error) = world.fails(&cache);
     assert_eq!(code, Some(1));
-    assert!(error.contains("it is a file, not a directory"), "{error}");
+    assert!(error.contains("not a directory"), "{error}");
     assert!(!world.path("cache").exists() && !world.path("out").exists());
 }

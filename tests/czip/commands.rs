@@ -73,21 +73,21 @@ fn any_range_of_any_file_is_written() {
     ] {
         assert!(world.run(arguments) == expected, "{arguments:?}");
     }
-    for (arguments, words) in [
+    for (arguments, parts) in [
         (
             &["cat", "d.czip", "d/two", "--range", "0-100001"][..],
-            "100000 bytes",
+            &["d.czip", "100000 bytes"][..],
         ),
         (
             &["cat", "d.czip", "d/two", "--range", "100001-"],
-            "d.czip: \"d/two\": the content has 100000 bytes, but the range ends at 100001",
+            &["d.czip: \"d/two\": ", "100000 bytes", "ends at 100001"],
         ),
-        (&["cat", "d.czip", "d"], "directory"),
-        (&["cat", "d.czip", "two"], "list"),
+        (&["cat", "d.czip", "d"], &["d.czip", "directory"]),
+        (&["cat", "d.czip", "two"], &["d.czip", "list"]),
     ] {
         let (code, error) = world.fails(arguments);
         assert_eq!(code, Some(1), "{arguments:?}");
-        assert!(error.contains(words) && error.contains("d.czip"), "{error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
     let (code, _) = world.fails(&["cat", "d.czip", "--range", "2-1"]);
     assert_eq!(code, Some(2));
@@ -248,10 +248,11 @@ fn options_say_how_an_archive_is_made() {
 fn a_directory_is_not_opened_as_an_archive() {
     let world = World::new();
     world.write("d/file", b"content");
-    let expected = "error: cannot open \"d\": it is a directory, not an archive\n";
     for command in ["list", "cat", "verify"] {
         let (_, error) = world.fails(&[command, "d"]);
-        assert_eq!(error, expected);
+        assert!(error.starts_with("error: cannot open \"d\": "), "{error}");
+        assert!(error.contains("is a directory"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
 
@@ -261,8 +262,10 @@ fn a_url_of_another_scheme_is_not_taken_for_a_file() {
     for command in ["list", "cat", "extract", "verify", "stat"] {
         let (code, error) = world.fails(&[command, "ftp://localhost/x.czip"]);
         assert_eq!(code, Some(2), "{error}");
-        let reason = ": ftp is not supported: use an http or https URL\n";
-        assert!(error.contains(reason), "{error}");
+        assert!(
+            error.contains(": ftp is not supported") && error.contains("https URL"),
+            "{error}"
+        );
     }
     // A directory may be called so.
     world.write("ftp:/x", b"content");
@@ -356,19 +359,29 @@ fn the_first_line_of_verify_has_once_that_an_archive_is_damaged() {
         damaged
     };
     let header = first_line(&flipped(100));
-    assert_eq!(header, "damaged: the checksum of the header does not match");
+    let is_of = |line: &str, part: &str| {
+        line.starts_with("damaged: ") && line.contains(&format!("checksum of the {part} "))
+    };
+    assert!(
+        is_of(&header, "header") && !header.contains("later version"),
+        "{header}"
+    );
     let extract = ["extract", "damaged.czip", "-o", "out", "--skip-damaged"];
     for command in [&["verify", "damaged.czip"][..], &extract] {
         let (_, error) = world.fails(command);
-        let advice = " (nothing can be extracted: use another copy)\n";
-        assert!(error.ends_with(advice), "{error}");
+        assert!(
+            error.contains("nothing can be extracted") && error.contains("another copy"),
+            "{error}"
+        );
     }
     let version = first_line(&flipped(8));
-    let expected = "damaged: the checksum of the header does not match (or a later version";
-    assert!(version.starts_with(expected), "{version}");
+    assert!(
+        is_of(&version, "header") && version.contains("later version"),
+        "{version}"
+    );
     let root = u64::from_le_bytes(archive[128..136].try_into().expect("8 bytes"));
     let root = first_line(&flipped(root as usize));
-    assert_eq!(root, "damaged: the checksum of the root does not match");
+    assert!(is_of(&root, "root"), "{root}");
     for damaged in [
         flipped(archive.len() / 2),
         archive[..archive.len() - 1].to_vec(),

@@ -141,8 +141,11 @@ fn what_is_damaged_can_be_left_out() {
             assert!(content.expect("sound") == expected, "{name}");
         }
     }
-    let skipped = format!("all intact files are extracted; {} file", named.len());
-    assert!(told.contains(&skipped), "{told}");
+    let skipped = format!("; {} file", named.len());
+    assert!(
+        told.contains("all intact files") && told.contains(&skipped),
+        "{told}"
+    );
 }
 
 #[test]
@@ -156,8 +159,10 @@ fn where_no_file_is_intact_none_is_said_to_be_extracted() {
     world.write("d.czip", &damaged);
     let (code, error) = world.fails(&["extract", "d.czip", "-o", "out", "--skip-damaged"]);
     assert_eq!(code, Some(1));
-    let expected = "error: no file is intact; 1 file skipped because of damage\n";
-    assert!(error.ends_with(expected), "{error}");
+    let last = error.lines().last().unwrap_or_default();
+    for part in ["error: ", "no file is intact", "1 file skipped"] {
+        assert!(last.contains(part), "{part:?} is not in: {error}");
+    }
 }
 
 #[test]

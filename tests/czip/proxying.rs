@@ -209,7 +209,7 @@ fn an_origin_with_tls_is_trusted_by_its_certificate() {
     let port = nginx.https.expect("it has TLS").port();
     let origin = format!("https://localhost:{port}/");
     let roots = nginx.certificate().display().to_string();
-    let proxy = Proxying::start(&world, &origin, &["--roots", &roots]);
+    let proxy = Proxying::start(&world, &origin, &["--origin-ca", &roots]);
     assert!(proxy.get(&world.path("."), "/release-1.tar", &[]) == content);
     assert_eq!(
         proxy.get(&world.path("."), "/page.html", &[]),

@@ -107,7 +107,7 @@ fn an_answer_that_is_cut_off_at_the_end_is_logged_as_such() {
         let world = World::new();
         let file = std::fs::File::create(world.path("file")).expect("a new file");
         file.set_len(1 << 30).expect("it has holes");
-        let (mut serving, mut log, url) = serve(&world, ".", &["--drain", drain]);
+        let (mut serving, mut log, url) = serve(&world, ".", &["--drain-timeout", drain]);
         let address = url.strip_prefix("http://").expect("an address");
         let mut slow = TcpStream::connect(address).expect("it listens");
         slow.write_all(b"GET /file HTTP/1.1\r\nHost: here\r\n\r\n")
@@ -257,14 +257,14 @@ fn values_that_make_no_sense_are_refused_by_their_names() {
         (&serve[..], 2, "--cache-size", "0"),
         (&serve, 2, "--connections", "0"),
         (&serve, 2, "--connections", "99999999"),
-        (&serve, 2, "--drain", "400d"),
+        (&serve, 2, "--drain-timeout", "400d"),
         (&proxy, 2, "--timeout", "0s"),
         (&proxy, 2, "--timeout", "99999999d"),
         (&proxy, 2, "--recheck", "99999999d"),
         (&proxy, 2, "--memory", "0"),
         (&proxy, 2, "--cache-size", "0"),
-        (&proxy, 1, "--roots", "garbage.pem"),
-        (&proxy, 1, "--roots", "none.pem"),
+        (&proxy, 1, "--origin-ca", "garbage.pem"),
+        (&proxy, 1, "--origin-ca", "none.pem"),
         (&get, 2, "--threads", "0"),
         (&get, 2, "--connections", "0"),
         (&get, 2, "--requests", "0"),

@@ -7,9 +7,7 @@ use crate::common::command::{command, refrain, refrain_fails};
 #[test]
 fn short_help_fits_a_screen_and_has_the_common_options() {
     for (end, common) in [("near", "--peer-key"), ("far", "--listen")] {
-        let mut short = command(&[end, "-h"]);
-        let short = short.env("COLUMNS", "80").output().expect("it runs");
-        let short = String::from_utf8(short.stdout).expect("text");
+        let short = text(&[end, "-h"]);
         let lines: Vec<&str> = short.lines().collect();
         assert!(lines.len() <= 60, "{} lines:\n{short}", lines.len());
         let widest = lines.iter().map(|line| line.chars().count()).max();
@@ -20,7 +18,13 @@ fn short_help_fits_a_screen_and_has_the_common_options() {
         );
         assert!(!short.contains("--marker-table"), "{short}");
         let long = text(&[end, "--help"]);
-        for part in ["--marker-table", "\nSIZE: ", "\nRATE: ", "\nTIME: "] {
+        for part in [
+            "Example:",
+            "--marker-table",
+            "\nSIZE: ",
+            "\nRATE: ",
+            "\nTIME: ",
+        ] {
             assert!(long.contains(part), "{part} is not in:\n{long}");
         }
     }
@@ -46,9 +50,7 @@ fn short_help_of_archives_and_bulk_fits_a_terminal() {
         &["czip", "extract"],
         &["bulk"],
     ] {
-        let mut short = command(&[words, &["-h"]].concat());
-        let short = short.env("COLUMNS", "80").output().expect("it runs");
-        let short = String::from_utf8(short.stdout).expect("text");
+        let short = text(&[words, &["-h"]].concat());
         let lines: Vec<&str> = short.lines().collect();
         assert!(lines.len() <= 45, "{} lines:\n{short}", lines.len());
         let widest = lines.iter().map(|line| line.chars().count()).max();
@@ -98,7 +100,7 @@ fn completions_manual_pages_and_the_version_are_printed() {
     let out = out.to_str().expect("text");
     // Again over the first ones.
     for _ in 0..2 {
-        assert_eq!(text(&["man", "--out", out]), "");
+        assert_eq!(text(&["man", "--output", out]), "");
     }
     let pages = std::fs::read_dir(out).expect("a folder");
     let pages = pages.map(|page| page.expect("a page").file_name());
@@ -111,7 +113,7 @@ fn completions_manual_pages_and_the_version_are_printed() {
         assert!(page.contains(source), "{page}");
     }
 
-    let (_, error) = refrain_fails(&["man", "--out", "Cargo.toml"]);
+    let (_, error) = refrain_fails(&["man", "--output", "Cargo.toml"]);
     assert!(
         error.contains("\"Cargo.toml\" is not a directory"),
         "{error}"

@@ -169,7 +169,7 @@ fn clients_begin_tls_with_the_near_end_and_the_far_end_with_the_server() {
             .expect("a connection");
         let _ = client.read_to_end(&mut Vec::new());
         pair.near
-            .wait_for_log(&["it sent bytes between its request for TLS and TLS"]);
+            .wait_for_log(&["it sent bytes between its request for TLS"]);
     }
 }
 

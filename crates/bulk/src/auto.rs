@@ -40,7 +40,7 @@ pub struct Choice {
 #[derive(Debug, Error)]
 pub enum Why {
     /// So few bytes that no GPU is asked.
-    #[error("no GPU is used for less than {:.1} GB", MEASURED_FROM_BYTES as f64 / 1e9)]
+    #[error("the default for less than {:.1} GB", MEASURED_FROM_BYTES as f64 / 1e9)]
     Few(u64),
     /// Fixed chunks, which no GPU has anything to find for.
     #[error("a GPU has nothing to search for with fixed chunks")]

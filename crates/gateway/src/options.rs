@@ -410,8 +410,8 @@ options! {
             .repeats().with_commas().entrance(Entrance::Service)
             .brief("Serve a web site at a local port");
         CERT = OptionSpec::new(NEAR, "cert", "FILE", Nothing,
-            "Read from this file (PEM) the certificate, with its intermediate certificates, of a `service` whose clients \
-             speak TLS with this end. The value of such a `service` begins with the URL. The file is \
+            "Read a certificate, with its intermediate certificates, from this file (PEM). It is for a `service` whose \
+             clients speak TLS with this end. The value of such a `service` begins with the URL. The file is \
              read again when it changes. With several certificates, each service uses the first one that \
              is for its name.").repeats()
             .brief("Read the certificate of a service");
@@ -551,7 +551,7 @@ options! {
             .brief("Limit the store [default: 100GB]");
         STORE_ALSO = OptionSpec::new(NEAR, "store_also", "DIR", Nothing,
             "Also predict from this store of another near end in the same network, through a shared directory. \
-             It is opened read-only, also while the other near end writes to it. The other near end must have the same \
+             It is opened read-only, even while the other near end writes to it. The other near end must have the same \
              `chunk_size`, `chunk_min`, `chunk_max`, `chunk_hash` and `realm`.").repeats().needs_store()
             .brief("Also predict from this store");
         REALM = OptionSpec::new(NEAR, "realm", "NAME",

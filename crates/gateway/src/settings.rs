@@ -563,8 +563,13 @@ fn found(value: &DeValue<'_>) -> String {
     }
 }
 
-/// The key of this program that is the fewest edits away, if they are few.
+/// The key of this program that begins with `key`, or is the fewest edits away, if they are few.
 fn nearest_key(key: &str, role: Role) -> Option<&'static str> {
+    const BEGINNING_MIN: usize = 4;
+    let mut keys = role.options().map(|spec| spec.key);
+    if let Some(known) = keys.find(|known| key.len() >= BEGINNING_MIN && known.starts_with(key)) {
+        return Some(known);
+    }
     const EDITS_MAX: usize = 3;
     let is_near = |known: &&str| known.len().abs_diff(key.len()) <= EDITS_MAX;
     let known = role.options().map(|spec| spec.key).filter(is_near);

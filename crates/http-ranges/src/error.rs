@@ -492,7 +492,7 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
 fn no_roots(path: Option<&Path>) -> String {
     match path {
         Some(path) => format!(
-            "--roots: \"{}\" contains no certificate in PEM",
+            "--origin-ca: \"{}\" contains no certificate in PEM",
             path.display()
         ),
         None => "no trusted certificates were found: install the system's (ca-certificates), or name a file in \

@@ -26,7 +26,7 @@ const INTRODUCTION: &str = "# Latency\n\n\
      Written by `cargo run --release -p refrain-experiments -- latency --write \
      docs/results-latency.md`, as root.\n\n\
      Clients and the origin are at the two ends of a link between network namespaces\n\
-     (`lab/link`), with real TCP of the kernel. Direct connections and pairs of whole\n\
+     (`lab/link`). All connections are real TCP of the kernel. Direct connections and pairs of whole\n\
      `refrain` processes take turns on the same link. The link is checked before each use.\n\
      *Delay* is one way, the *round trip* is twice that. CUBIC and BBR are the congestion\n\
      control of direct connections, set by name; lanes have the program's default, BBR. All\n\

@@ -16,7 +16,7 @@ const INTRODUCTION: &str = "# Flows on a lossy link\n\n\
      Written by `cargo run --release -p refrain-experiments -- lossy --write \
      docs/results-lossy.md`, as root.\n\n\
      Clients and the origin are at the two ends of a link between network namespaces\n\
-     (`lab/link`), with real TCP of the kernel. Segments are lost at random, in both\n\
+     (`lab/link`). All connections are real TCP of the kernel. Segments are lost at random, in both\n\
      directions. Direct connections and the lanes of pairs (`--congestion`) have the\n\
      congestion control that a column names. Nothing in the content repeats. *Noise* does\n\
      not compress; *text* compresses to about a third. Both come from fixed seeds: no data\n\

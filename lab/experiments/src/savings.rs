@@ -48,9 +48,9 @@ pub(crate) fn run(data: &Path) -> anyhow::Result<String> {
         "# Savings of a pair\n\n\
          Written by `cargo run --release -p refrain-experiments -- savings --write docs/results.md`.\n\
          {}.\n\n\
-         Bytes on the link's TCP connections in both directions, with TLS and its handshakes, as a share of the\n\
-         application bytes. Options are the defaults (cache 128 MiB per direction) except the effort. Every byte\n\
-         was compared. All transfers go over sockets; a rate is that of a relay between the gateways. *Rival*:\n\
+         Bytes on the link's TCP connections in both directions, as a share of the application bytes. The bytes on\n\
+         the link include TLS and its handshakes. Options are the defaults (cache 128 MiB per direction) except the effort.\n\
+         Every byte was compared. All transfers go over sockets; a rate is that of a relay between the gateways. *Rival*:\n\
          `zstd -3 --long=27` over all objects as one stream, with a window of 128 MiB. In brackets: the pair's bytes\n\
          divided by the rival's; above 1, the pair loses. Figures with a speed are from loopback, where `auto` trades\n\
          bytes for speed. `lab/data get linux pages mail silesia` gets the data sets.\n\n",

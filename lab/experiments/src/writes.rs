@@ -114,8 +114,8 @@ pub(crate) fn run(refrain: &Path, data: &Path, runs: usize) -> anyhow::Result<St
         "# Small and large writes\n\n\
          Written by `cargo run --release -p refrain-experiments -- writes --write docs/results-writes.md`.\n\
          {}.\n\n\
-         A client sends each file on its own connection, in writes of one size without Nagle's algorithm, through a\n\
-         near and a far gateway to a sink that compares every byte. Client, gateways and sink share the machine,\n\
+         A client sends each file on its own connection, in writes of one size without Nagle's algorithm. The bytes go through\n\
+         a near and a far gateway to a sink that compares every byte. Client, gateways and sink share the machine,\n\
          with default options. All transfers go over sockets on loopback. *Cold*: the gateways have just started.\n\
          *Again*: the same files once more. MB/s = 10^6 application bytes per second. Figures are {}; the\n\
          ways took turns. *Ratio*: application bytes divided by bytes between the gateways in both directions, with\n\

@@ -187,20 +187,26 @@ mod tests {
 
     #[test]
     fn an_error_names_the_line_and_the_word() {
-        let error = |text| SampleByteTable::parse(text).expect_err(text).to_string();
-        assert_eq!(
-            error("1\n2 tab 3"),
-            "line 2: `tab` is neither a decimal nor a 0x number"
-        );
-        assert_eq!(
-            error("1\n\n256"),
-            "line 3: 256 is above 255, the largest byte value"
-        );
-        assert_eq!(
-            error("0x1ff"),
-            "line 1: 0x1ff is above 255, the largest byte value"
-        );
-        assert_eq!(error("# 1\n # 2"), "the table is empty");
+        let error = |text| SampleByteTable::parse(text).expect_err(text);
+        let above = |line, word: &str| TableError::AboveByte {
+            line,
+            word: word.to_owned(),
+        };
+        let tab = TableError::NotANumber {
+            line: 2,
+            word: "tab".to_owned(),
+        };
+        for (text, expected, parts) in [
+            ("1\n2 tab 3", tab, ["line 2", "`tab`"]),
+            ("1\n\n256", above(3, "256"), ["line 3", " 256 "]),
+            ("0x1ff", above(1, "0x1ff"), ["line 1", " 0x1ff "]),
+        ] {
+            let error = error(text);
+            assert_eq!(error, expected);
+            let shown = error.to_string();
+            assert!(parts.iter().all(|part| shown.contains(part)), "{shown}");
+        }
+        assert_eq!(error("# 1\n # 2"), TableError::Empty);
         for word in ["-1", "+1", "0x", "1f", "0x+1", "ı", "1;2"] {
             let error = SampleByteTable::parse(word).expect_err(word);
             assert!(
@@ -209,7 +215,8 @@ mod tests {
             );
         }
         let long = "9".repeat(1 << 16);
-        assert!(error(&long).len() < 100, "an error stays legible");
+        let shown = error(&long).to_string();
+        assert!(shown.len() < 100, "an error stays legible");
     }
 
     #[test]

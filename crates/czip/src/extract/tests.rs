@@ -181,10 +181,7 @@ fn content_without_the_digest_of_the_whole_gets_no_names() {
         ControlFlow::Continue(())
     });
     let error = extracted.expect_err("another digest").to_string();
-    assert!(
-        error.contains("the checksum of the content does not match"),
-        "{error}"
-    );
+    assert!(error.contains("checksum of the content"), "{error}");
     assert!(names(top.path()).is_empty());
 }
 

@@ -48,7 +48,7 @@ pub enum MountError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// What it would be mounted on is no folder.
-    #[error("cannot mount on \"{}\": {error}", .at.display())]
+    #[error("cannot mount on \"{}\": {error}{}", .at.display(), advice(error))]
     Place {
         /// Where.
         at: PathBuf,
@@ -93,13 +93,21 @@ pub enum MountError {
     #[error("only root can allow other users, unless /etc/fuse.conf has a line `user_allow_other`")]
     AllowOther,
     /// The system refuses.
-    #[error("cannot mount on \"{}\": {error}", .at.display())]
+    #[error("cannot mount on \"{}\": {error}{}", .at.display(), advice(error))]
     Mount {
         /// Where.
         at: PathBuf,
         /// Why.
         error: io::Error,
     },
+}
+
+/// What to do about a place that is not there.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => " (make the directory first)",
+        _ => "",
+    }
 }
 
 /// Mounts an archive on the folder `at`, which need not be empty. It can be read once

@@ -205,7 +205,7 @@ impl Drop for Record {
                     status = self.status,
                     bytes = self.bytes,
                     ms = self.began.elapsed().as_millis() as u64,
-                    is_cut_off,
+                    is_cut_off = is_cut_off.then_some(true),
                     "request"
                 )
             };

@@ -98,9 +98,11 @@ fn instructions_that_this_machine_lacks_are_named_with_those_it_has() {
         .expect("no machine has both NEON and AVX2")
         .to_string();
     let error = fixture.far_fault(&["--simd", &lacking]);
-    let named = format!("--simd \"{lacking}\": this machine lacks {lacking}: expected `auto`");
-    assert!(error.starts_with(&named), "{error}");
-    assert!(error.contains("this machine has `portable`"), "{error}");
+    let start = format!("--simd \"{lacking}\": ");
+    let lacks = format!("lacks {lacking}");
+    for part in [&*start, &lacks, "`auto`", "this machine has `portable`"] {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
     let error = fixture.far_fault(&["--simd", "mmx"]);
     assert!(error.contains("expected `auto`, `portable`"), "{error}");
     assert!(error.contains("this machine has `portable`"), "{error}");
@@ -175,9 +177,11 @@ fn its_own_key_is_no_peers() {
     let peers = fixture.write("peers", &format!("{} near\n{own} far\n", fixture.peer));
     for value in [&own, &peers] {
         let fault = fixture.far_fault(&["--peer-key", value]);
-        let start =
-            format!("--peer-key \"{value}\": this is the public key of this end's own --key, ");
-        assert!(fault.starts_with(&start), "{fault}");
+        let start = format!("--peer-key \"{value}\": ");
+        assert!(
+            fault.starts_with(&start) && fault.contains("own --key"),
+            "{fault}"
+        );
     }
     // The fixture's peer is the same end's key here.
     let fixture = Fixture {
@@ -314,11 +318,14 @@ fn lanes_are_at_most_lanes_max_except_at_a_far_end_which_opens_none() {
         fixture.near(&flags).unwrap_err().to_string()
     };
     let by_default = near(&["--lanes-max", "3"]);
-    let expected = "--lanes-max \"3\": must not be less than --lanes, which is 4 by default";
-    assert_eq!(by_default, expected);
+    for part in ["--lanes-max \"3\": ", "less than --lanes,", "4 by default"] {
+        assert!(by_default.contains(part), "{by_default}");
+    }
     let given = near(&["--lanes", "4", "--lanes-max", "3"]);
-    let expected = "--lanes \"4\": must not be more than --lanes-max, which is 3";
-    assert_eq!(given, expected);
+    for part in ["--lanes \"4\": ", "more than --lanes-max,", " 3"] {
+        assert!(given.contains(part), "{given}");
+    }
+    assert!(!given.contains("by default"), "{given}");
     let flags = ["--lanes-max", "3", "--lanes", "5"];
     for flags in [&flags[..2], &flags] {
         assert_eq!(fixture.far(flags).unwrap().lanes_max, 3);
@@ -331,8 +338,12 @@ fn a_size_without_a_unit_is_said_to_be_bytes() {
     for (option, unit) in [("--cache-size", "MiB"), ("--memory", "GiB")] {
         for (number, found) in [("1", "1 byte"), ("5", "5 bytes")] {
             let error = fixture.far_fault(&[option, number]);
-            let part = format!("found {found} (add a unit, such as {number}{unit})");
-            assert!(error.contains(&part), "{error}");
+            for part in [
+                format!("found {found} ("),
+                format!("such as {number}{unit})"),
+            ] {
+                assert!(error.contains(&part), "{error}");
+            }
         }
         let error = fixture.far_fault(&[option, "5kB"]);
         assert!(error.ends_with("found 5kB"), "{error}");
@@ -345,13 +356,15 @@ fn a_size_without_a_unit_is_said_to_be_bytes() {
 #[test]
 fn reasons_of_libraries_are_in_plain_words() {
     let fixture = Fixture::new();
-    for (option, reason) in [
-        ("--sampling-period", "expected a whole number"),
-        ("--window-bytes", "expected a whole number"),
-        ("--log", "expected error, warn, info, debug or trace"),
+    for (option, expected) in [
+        ("--sampling-period", "a whole number"),
+        ("--window-bytes", "a whole number"),
+        ("--log", "error, warn, info, debug or trace"),
     ] {
         let error = fixture.far_fault(&[option, "x"]);
-        assert_eq!(error, format!("{option} \"x\": {reason}"));
+        assert!(error.starts_with(&format!("{option} \"x\": ")), "{error}");
+        assert!(error.ends_with(expected), "{error}");
+        assert!(!error.contains("invalid"), "{error}");
     }
 }
 
@@ -511,23 +524,26 @@ fn each_peer_of_a_near_end_has_one_key_by_its_name() {
     );
     assert_eq!(config.peers.label(&second), "second");
     assert_eq!(config.peers.label(&fixture.peer), "10.0.0.1:7001");
-    for (peers, part) in [
-        (&["a"][..], "expected 1, found 2"),
-        (&["second=a", "b"], "give each the name of its key"),
-        (&["second=a", "third=b"], "has the name \"third\""),
+    for (peers, parts) in [
+        (&["a"][..], &["expected 1, found 2"][..]),
+        (&["second=a", "b"], &["several peers", "name of its key"]),
+        (&["second=a", "third=b"], &["has the name \"third\""]),
         (
             &["second=a", "second=b"],
-            "--peer \"second=b\": has the same key as --peer a:7000",
+            &["--peer \"second=b\": ", "same key as --peer a:7000"],
         ),
-        (&["second=a", &by_key, "second=b"], "expected 3, found 2"),
-        (&["second=a:b:c", &by_key], "--peer \"second=a:b:c\""),
+        (&["second=a", &by_key, "second=b"], &["expected 3, found 2"]),
+        (&["second=a:b:c", &by_key], &["--peer \"second=a:b:c\""]),
         (
             &["second=300.1.1.1:7000", &by_key],
-            "--peer \"second=300.1.1.1:7000\": not an IPv4 address",
+            &["--peer \"second=300.1.1.1:7000\": ", "IPv4"],
         ),
     ] {
         let error = near(peers).unwrap_err().to_string();
-        assert!(error.contains(part), "{peers:?}: {error}");
+        assert!(
+            parts.iter().all(|part| error.contains(part)),
+            "{peers:?}: {error}"
+        );
     }
 }
 

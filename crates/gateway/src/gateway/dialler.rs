@@ -168,8 +168,10 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     let (lane, stream, address) = match dial(&gateway, peer.dialled(), &link).await {
         Ok(dialled) => dialled,
         Err(error) => {
-            let announced = error.is_absence() && has_left(&link);
-            peer.note_error(error.to_string(), announced);
+            match error.is_absence() && !has_left(&link) {
+                true => note_absence(peer.clone(), &link, error.to_string()),
+                false => peer.note_error(error.to_string(), error.is_absence()),
+            }
             let outlook = match peer.dialled().outlook() {
                 _ if error.is_definite() => Some(Outlook::Refused(Instant::now())),
                 Outlook::Refused(_) => Some(Outlook::Silent),
@@ -223,14 +225,19 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     if announced || !is_absence || !was_up {
         peer.note_error(text, announced);
     } else {
-        // The end of a link that was up has a line of its own.
-        tokio::spawn(async move {
-            let is_down = lanes_up.wait_for(|up| *up == 0);
-            let is_down = timeout(LANES_END_WITHIN, is_down).await.is_ok();
-            peer.note_error(text, is_down);
-        });
+        note_absence(peer, &link, text);
     }
     (ending, outlook)
+}
+
+/// Notes that the far end does not answer. If that ends a link that was up, the log has a line about it, and needs no other.
+fn note_absence(peer: Arc<Peer>, link: &Arc<SharedLink>, error: String) {
+    let (mut lanes_up, link) = (link.lanes_up(), Arc::clone(link));
+    tokio::spawn(async move {
+        let is_down = lanes_up.wait_for(|up| *up == 0);
+        let is_down = timeout(LANES_END_WITHIN, is_down).await.is_ok();
+        peer.note_error(error, is_down && link.lanes_gone_at().is_some());
+    });
 }
 
 /// Connects, and begins a lane of the link on it.

@@ -11,6 +11,16 @@ fn fault(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
+/// What is wrong with the text, with each of these parts in it.
+#[track_caller]
+fn fault_with(text: &str, parts: &[&str]) -> String {
+    let error = fault(text);
+    for part in parts {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+    error
+}
+
 #[test]
 fn values_are_strings_or_numbers_and_lists_where_an_option_repeats() {
     let text = "lanes = 1_2\nallow = ['a:80', 'b:81']\npeer_key = 'K'\ncache_size = '1MiB'\n";
@@ -95,11 +105,15 @@ fn an_empty_list_counts_as_given() {
 
 #[test]
 fn an_unknown_key_names_the_nearest() {
-    let error = fault("lanes = 4\n\nidle_timeot = '1h'\n");
-    let expected = "near.toml:3: unknown key \"idle_timeot\"; did you mean \"idle_timeout\"?";
-    assert_eq!(error, expected);
-    assert!(fault("peer_keys = []").contains("did you mean \"peer_key\"?"));
-    assert_eq!(fault("xyz = 1"), "near.toml:1: unknown key \"xyz\"");
+    let parts = [
+        "near.toml:3: unknown",
+        "\"idle_timeot\"",
+        "\"idle_timeout\"?",
+    ];
+    fault_with("lanes = 4\n\nidle_timeot = '1h'\n", &parts);
+    fault_with("peer_keys = []", &["\"peer_key\"?"]);
+    let error = fault_with("xyz = 1", &["near.toml:1: unknown", "\"xyz\""]);
+    assert!(!error.contains('?'), "{error}");
     assert!(fault("listen = 'a'").contains("\"listen\" is an option of the far end"));
 }
 
@@ -110,8 +124,8 @@ fn a_flag_that_no_file_sets_is_named() {
         let flag = format!(" is only a flag: --{}", key.replace('_', "-"));
         assert!(error.ends_with(&flag), "{error}");
     }
-    let of_check = "near.toml:1: \"wait\" is only a flag of refrain check: --wait";
-    assert_eq!(fault("wait = '10s'"), of_check);
+    let of_check = ["near.toml:1: \"wait\"", "a flag of refrain check", "--wait"];
+    fault_with("wait = '10s'", &of_check);
 }
 
 #[test]
@@ -124,8 +138,10 @@ fn a_value_without_quotes_is_said_to_lack_them() {
         ("  key = /etc/near.key\r", "key", "/etc/near.key"),
         ("forward = 8080:intranet:80", "forward", "8080:intranet:80"),
     ] {
-        let expected = format!("near.toml:2: {key}: put the value in quotes: {key} = \"{value}\"");
-        assert_eq!(fault(&format!("lanes = 4\n{line}\n")), expected);
+        let start = format!("near.toml:2: {key}: ");
+        let quoted = format!("{key} = \"{value}\"");
+        let text = format!("lanes = 4\n{line}\n");
+        fault_with(&text, &[&start, "in quotes", &quoted]);
     }
     for text in [
         "allow = [a:80, 10.0.0.0/8:80]",
@@ -133,11 +149,13 @@ fn a_value_without_quotes_is_said_to_lack_them() {
         "proxy_auth = alice:$2y$04$KdFf",
         "pear = far.example.org",
     ] {
-        let error = fault(text);
-        assert_eq!(error, "near.toml:1: put each value in quotes", "{text}");
+        let error = fault_with(text, &["near.toml:1: ", "each value in quotes"]);
+        // It may be secret.
+        let (_, value) = text.split_once(" = ").unwrap();
+        assert!(!error.contains(value), "{error}");
     }
-    let of_array = fault("forward = [\n'80:a:80',\n8080=intranet:80,\n]");
-    assert_eq!(of_array, "near.toml:3: put each value in quotes");
+    let of_array = "forward = [\n'80:a:80',\n8080=intranet:80,\n]";
+    fault_with(of_array, &["near.toml:3: ", "each value in quotes"]);
     assert!(fault("open_to_all = True").ends_with("expected true or false"));
     for text in [
         "lanes = 4\nlanes = 5",
@@ -160,8 +178,7 @@ fn a_value_without_its_closing_quote_is_said_to_lack_it() {
         "allow = [\n  \"a:80,\n]\n",
         "peer_key = [\n  \"bonn=Gb9ECWmEzf6F\n]\n",
     ] {
-        let expected = "near.toml:2: the closing quote is missing";
-        assert_eq!(fault(text), expected, "{text}");
+        fault_with(text, &["near.toml:2: ", "closing quote"]);
     }
 }
 
@@ -172,21 +189,22 @@ fn several_values_without_brackets_are_said_to_need_an_array() {
         "\n forward = '8080:a:80' , '8081:b:80' # two\n",
         "\nforward = \"8080:a:80\" \"8081:b:80\"\n",
     ] {
-        let expected = "near.toml:2: several values need an array: forward = [\"…\", \"…\"]";
-        assert_eq!(fault(text), expected, "{text}");
+        fault_with(
+            text,
+            &["near.toml:2: ", "array", "forward = [\"…\", \"…\"]"],
+        );
     }
     for of_one in ["rate = '1Mbit', '2Mbit'", "rate = '1Mbit' '2Mbit'"] {
-        assert_eq!(fault(of_one), "near.toml:1: rate: takes one value (RATE)");
+        fault_with(of_one, &["near.toml:1: rate: ", "one value (RATE)"]);
     }
 }
 
 #[test]
 fn a_missing_value_is_said_to_be_missing() {
     for text in ["lanes =", "lanes = \r\nrate = '1Mbit'", "lanes = # four\n"] {
-        assert_eq!(fault(text), "near.toml:1: lanes: the value is missing");
+        fault_with(text, &["near.toml:1: lanes: ", "missing"]);
     }
-    let unknown = "near.toml:2: pear: the value is missing";
-    assert_eq!(fault("lanes = 4\npear =\n"), unknown);
+    fault_with("lanes = 4\npear =\n", &["near.toml:2: pear: ", "missing"]);
 }
 
 #[test]
@@ -206,9 +224,13 @@ fn several_values_in_one_text_of_a_file_are_told_from_a_list() {
         error.to_string()
     };
     let file = rules(parse("allow = 'a:80, b:80'").unwrap());
-    let expected =
-        "near.toml:1: allow \"a:80, b:80\": several values must be an array: [\"…\", \"…\"]";
-    assert_eq!(file, expected);
+    for part in [
+        "near.toml:1: allow \"a:80, b:80\": ",
+        "array",
+        "[\"…\", \"…\"]",
+    ] {
+        assert!(file.contains(part), "{part:?} is not in: {file}");
+    }
     let mut flags = Settings::default();
     flags.add(&ALLOW, "a,b:80".into(), Origin::Flag);
     for other in [flags, parse("allow = 'a'").unwrap()] {
@@ -225,10 +247,11 @@ fn a_section_is_named_as_one() {
         "{error}"
     );
     assert!(!error.contains("did you mean"), "{error}");
-    let of_key = fault("\n near.lanes = 4\n");
-    let instead = "write lanes = … instead of near.lanes = …";
-    let expected = format!("near.toml:2: this file has no sections: {instead}");
-    assert_eq!(of_key, expected);
+    let instead = "lanes = … instead of near.lanes = …";
+    fault_with(
+        "\n near.lanes = 4\n",
+        &["near.toml:2: ", "no sections", instead],
+    );
     let secret = fault("near.admin_token = 'hunter2'");
     assert!(!secret.contains("hunter2"), "{secret}");
 }
@@ -265,62 +288,78 @@ fn an_error_has_no_quotation_marks_around_others() {
         });
         read.unwrap_err().to_string()
     };
-    for (text, expected) in [
+    for (text, start) in [
         ("'a'", "cache_size: cannot open \"a\": no such file"),
         ("''", "cache_size is empty"),
         (
             "'\"a\"'",
-            "cache_size '\"a\"': cannot open it: no such file (the value has quotation marks of its own)",
+            "cache_size '\"a\"': cannot open it: no such file",
         ),
     ] {
-        assert_eq!(message(text), format!("near.toml:1: {expected}"));
+        let error = message(text);
+        let start = format!("near.toml:1: {start}");
+        assert!(error.starts_with(&start), "{error}");
+        assert_eq!(
+            error.contains("quotation marks"),
+            text.contains('"'),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn values_of_other_types_and_bad_syntax_name_their_line() {
-    for (text, expected) in [
+    for (text, place, wanted, found) in [
         (
             "\ncache_size = true",
-            "2: cache_size: expected a size in quotes, not a boolean",
+            "2: cache_size",
+            "a size in quotes",
+            "a boolean",
         ),
         (
             "cache_size = ['1MiB']",
-            "1: cache_size: takes one value (SIZE), not an array",
+            "1: cache_size",
+            "one value (SIZE)",
+            "an array",
         ),
         (
             "socks5 = [1080, 1081]",
-            "1: socks5: takes one value ([HOST:]PORT), not an array",
+            "1: socks5",
+            "one value ([HOST:]PORT)",
+            "an array",
         ),
         (
             "socks5 = true",
-            "1: socks5: expected a port, or a value in quotes ([HOST:]PORT), not a boolean",
+            "1: socks5",
+            "a value in quotes ([HOST:]PORT)",
+            "a boolean",
         ),
+        ("socks5 = true", "1: socks5", "a port", "a boolean"),
         (
             "open_to_all = [true]",
-            "1: open_to_all: takes one value (true or false), not an array",
+            "1: open_to_all",
+            "one value (true or false)",
+            "an array",
         ),
-        (
-            "lanes = 4.5",
-            "1: lanes: expected a whole number, not a float",
-        ),
-        (
-            "lanes = 0x10",
-            "1: lanes: expected a whole number, not a number in base 16",
-        ),
+        ("lanes = 4.5", "1: lanes", "a whole number", "a float"),
+        ("lanes = 0x10", "1: lanes", "a whole number", "base 16"),
         (
             "open_to_all = 0.0",
-            "1: open_to_all: expected true or false, not a float",
+            "1: open_to_all",
+            "true or false",
+            "a float",
         ),
         (
             "allow = [\n'a:80',\n['b']]",
-            "3: allow: expected a value in quotes (HOST:PORT), not an array",
+            "3: allow",
+            "a value in quotes (HOST:PORT)",
+            "an array",
         ),
     ] {
-        assert_eq!(fault(text), format!("near.toml:{expected}"));
+        fault_with(text, &[&format!("near.toml:{place}: "), wanted, found]);
     }
-    let twice = "near.toml:3: duplicate key \"lanes\" (it is in line 2 too)";
-    assert_eq!(fault("# two\nlanes = 4\nlanes = 5"), twice);
+    let twice = ["near.toml:3: duplicate", "\"lanes\"", "line 2"];
+    fault_with("# two\nlanes = 4\nlanes = 5", &twice);
     assert!(fault("lanes = 4\n\ncache = \n").starts_with("near.toml:3: "));
 }
 

@@ -125,9 +125,10 @@ fn a_server_without_tls_is_named_as_the_reason() {
         "250-c\r\n250 d\r\n",
         "502 5.5.1 no \x1b[2J\r\n",
     ];
-    assert_eq!(
-        reason(client("smtp", &smtp)),
-        "it answered before TLS: 502 5.5.1 no ?[2J"
+    let answered = reason(client("smtp", &smtp));
+    assert!(
+        answered.contains("before TLS") && answered.ends_with(": 502 5.5.1 no ?[2J"),
+        "{answered}"
     );
     assert!(reason(client("imap", &["* OK hello\r\n", "r BAD no\r\n"])).contains("r BAD no"));
     assert!(reason(client("imap", &["* BYE busy\r\n"])).contains("* BYE busy"));

@@ -29,10 +29,7 @@ fn read_through(lie: fn(&File, &Request, Reply) -> Reply) -> RemoteError {
 fn assert_says(error: &RemoteError, text: &str) {
     assert!(matches!(error, RemoteError::Lie { .. }), "{error}");
     let shown = error.to_string();
-    assert!(
-        shown.contains("was asked for bytes=1000-1999, but"),
-        "{shown}"
-    );
+    assert!(shown.contains("bytes=1000-1999"), "{shown}");
     assert!(shown.contains(text), "{shown}");
 }
 
@@ -112,12 +109,9 @@ fn too_few_bytes_are_noticed_however_they_come() {
         matches!(error, RemoteError::GaveUp { attempts: 6, .. }),
         "{error}"
     );
-    assert!(
-        error
-            .to_string()
-            .contains("ended at byte 1600 of the file, 400 bytes are missing"),
-        "{error}"
-    );
+    for part in ["ended at byte 1600", "400 bytes are missing"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
     assert_eq!(
         server.requests()[2].header("range"),
         Some("bytes=1100-1999")

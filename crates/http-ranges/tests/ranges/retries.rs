@@ -210,7 +210,10 @@ fn a_server_that_takes_no_connection_is_reported_with_the_limit() {
     };
     let url = format!("http://{address}/");
     let error = Remote::open(&url, options).unwrap_err().to_string();
-    assert_eq!(error, format!("{url}: no connection within 300ms"));
+    assert!(
+        error.starts_with(&url) && error.contains("no connection") && error.contains("300ms"),
+        "{error}"
+    );
 }
 
 #[test]

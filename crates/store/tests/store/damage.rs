@@ -51,11 +51,10 @@ fn a_segment_that_cannot_be_read_is_reported_and_the_others_are_verified() {
         let mut reader = reader(&folder);
         folder.set_fault(Fault::ReadsFailOf(broken));
         let report = reader.verify(&mut |_| ());
-        assert_eq!(
-            report.told,
-            [format!(
-                "cannot read \"memory/{broken}\": the disk does not read"
-            )]
+        let told = format!("\"memory/{broken}\": the disk does not read");
+        assert!(
+            report.told.len() == 1 && report.told[0].ends_with(&told),
+            "{report:?}"
         );
         assert!(!report.is_whole() && report.chunks > 100, "{report:?}");
         assert_eq!(report.damaged_chunks > 0, chunks_lost, "{report:?}");

@@ -17,8 +17,8 @@ const METHODS: [&str; 4] = ["naive", "cuda", "pipeline", "harens"];
 /// What the paper has of each.
 const PAPER: &str = "
 The paper's figures are from another machine and other data: HARENS (Diao et al., CloudCom 2016), Figure 7 (read off)
-and Table II. It read videos of YouTube, in the order of the same trace, on an Intel Core i7-5930K (12 cores in the
-paper) with an NVIDIA Tesla K40c.
+and Table II. It read videos of YouTube, in the order of the same trace. It ran on an Intel Core i7-5930K (12 cores
+in the paper) with an NVIDIA Tesla K40c.
 
 | method in the paper | times naive | redundancy |
 |---|--:|--:|

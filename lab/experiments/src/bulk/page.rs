@@ -31,8 +31,8 @@ pub(super) fn page(setup: &Setup, sets: &Sets, methods: &Methods, chapters: &[St
          Whole processes read all data from the page cache, in turns. Speeds are {}, as the program\n\
          reports them: from the first file to the last chunk. No network takes part.\n\n\
          {}\n\
-         [Performance](performance.md) has the speed of single algorithms, such as BLAKE3, SHA-1, MD5 and Rabin\n\
-         fingerprints as in the paper's Figure 1.\n",
+         [Performance](performance.md) has the speed of single algorithms, such as BLAKE3, SHA-1 and MD5. Rabin\n\
+         fingerprints are there too, as in the paper's Figure 1.\n",
         machine::describe(),
         medians_of(setup.runs),
         sets.words,

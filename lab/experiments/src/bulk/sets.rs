@@ -84,8 +84,8 @@ impl Sets {
             sets: [series].into_iter().chain(media).collect(),
             words: format!(
                 "- *releases*: the forty tars of Linux 2.0.1 to 2.0.40, 1.0 GB, one after the other.\n\
-                 - *media 1* to *media {count}*: {count} parts of a day of YouTube requests at a campus (the \
-                 UMass\n  trace, as in the paper), {:.1} GB each. The trace has no videos, so each id is a file of \
+                 - *media 1* to *media {count}*: {count} parts of a day of YouTube requests at a campus, {:.1} GB \
+                 each. The\n  requests are the UMass trace, as in the paper. It has no videos, so each id is a file of \
                  noise:\n  1 to 60 MB with a median of 9 MB, and always the same. A file that is requested again is \
                  read\n  again. {:.0} % of all {} requests are repeats, far fewer within a part.\n\n\
                  `lab/data get linux requests` gets the tars and the trace.\n",

@@ -66,8 +66,8 @@ impl Threads {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut text = format!(
             "\n## Hashers and matchers\n\n\
-             GB/s of the pipeline on *{}*, as in the paper's Figure 4, by the number of threads that hash (rows)\n\
-             and that look up (columns). All other threads are as by default. The paper's best numbers, on 12\n\
+             GB/s of the pipeline on *{}*, as in the paper's Figure 4. Rows are numbers of threads that hash, and\n\
+             columns of threads that look up. All other threads are as by default. The paper's best numbers, on 12\n\
              cores, were 8 and 64. This machine has {cores} cores. There are 64 shards, so matchers beyond 64\n\
              have no work.\n\n\
              ![Throughput by hashers and matchers]({plots}/bulk-threads.svg)\n\n\

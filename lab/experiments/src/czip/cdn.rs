@@ -165,8 +165,8 @@ impl Figures<Setup<'_>> for Cdn {
             "{EDGES} caches (nginx, `proxy_cache`, `proxy_cache_lock on`) are in front of one `refrain czip serve`.\n\
              {CLIENTS} clients, {CLIENTS_AT_A_TIME} at a time, fetch Django 4.2.10 and then 4.2.11\n\
              (`--profile shared`) with `refrain czip get URL --edge …` and all caches. They keep no data between\n\
-             the files. Then the same number of clients fetch the archives and the plain tars as ordinary files,\n\
-             with `curl` and empty caches: client *i* from cache *i* mod {EDGES}. Each output was compared. *Left\n\
+             the files. Then the same number of clients fetch the archives and the plain tars with `curl`, as ordinary files.\n\
+             The caches are empty again, and client *i* uses cache *i* mod {EDGES}. Each output was compared. *Left\n\
              the server*: all bytes on its connections, with HTTP headers. *Delivered*: bytes from caches to\n\
              clients, with HTTP headers. They are unknown for a cache that was killed.\n\n\
              | | left the server, MB | requests | delivered, MB | of the files fetched | of the plain files | s |\n\
@@ -186,8 +186,8 @@ impl Figures<Setup<'_>> for Cdn {
             )?;
         }
         *page += "\nThe paper's figures are from other machines and other data: CZIP (Park et al., USENIX ATC 2007,\n\
-                  section 6.2). About 100 clients fetch the first 100 MB of a DVD of Fedora, then its first 50 MB\n\
-                  through the same caches.\n\n\
+                  section 6.2). About 100 clients fetch the first 100 MB of a DVD of Fedora. Then they fetch\n\
+                  its first 50 MB through the same caches.\n\n\
                   | the paper's second file | MB | left the server, MB | of the files fetched |\n\
                   |---|--:|--:|--:|\n\
                   | by chunks | 28.9 | 24 | 0.8 % |\n\

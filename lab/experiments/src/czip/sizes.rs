@@ -255,8 +255,8 @@ impl Sizes {
         if let Some(ratio) = self.table_ratio() {
             writeln!(
                 page,
-                "\nThe tables of archives with more than {TABLE_CHUNKS_MIN} chunks take at most {ratio:.2} times 40 bytes \
-                 per\nchunk and 4 bytes per reference."
+                "\nIn archives with more than {TABLE_CHUNKS_MIN} chunks, the table takes at most {ratio:.2} times this size:\n\
+                 40 bytes per chunk and 4 bytes per reference."
             )?;
         }
         writeln!(page, "\n![Stored sizes](plots/{PLOT})")?;

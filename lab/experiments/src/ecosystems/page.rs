@@ -147,8 +147,8 @@ fn summary(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
 
 fn method(page: &mut String, all: &[Kept]) -> anyhow::Result<()> {
     *page += "\n## Method\n\n\
-              Each row has a new pair of processes with empty caches, the default cache of 128 MiB and no store,\n\
-              unless its name shows otherwise. *The same pair* is that of the row above. Figures are from `total`\n\
+              Each row has a new pair of processes with empty caches. It has the default cache of 128 MiB, and no\n\
+              store. The names of rows show exceptions. *The same pair* is that of the row above. Figures are from `total`\n\
               of the near end's `refrain status --json`, before and after each step. Clients, servers and both ends\n\
               are on one machine, in a network namespace without an uplink. All bytes go over sockets on its\n\
               loopback. Packages are fetched once, by name and version. The figures are bytes, not times.\n\n\

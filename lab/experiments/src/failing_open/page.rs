@@ -18,10 +18,10 @@ It needs no data set.\n";
 const TEXT: &str = "\n\
 Something fails while programs are connected through a pair, and while they connect. The tables show the result for\n\
 each connection, and the time. Clients and the near end are at one end of a link between network namespaces\n\
-(`lab/link`), the far end and an origin at the other: 100 Mbit/s, 5 ms one way. All connections are real TCP of the\n\
-kernel. The gateways' options are the defaults. The origin states whether a connection comes *direct*, from the client\n\
-or from the near end, or *carried*, from the far end. Streams follow from their offset, and every byte is compared, in\n\
-both directions.\n\n\
+(`lab/link`). The far end and an origin are at the other end. The link has 100 Mbit/s, and 5 ms one way. All\n\
+connections are real TCP of the kernel. The gateways' options are the defaults. The origin states whether a connection\n\
+is *direct* or *carried*. Direct ones come from the client or from the near end, carried ones from the far end. Streams\n\
+follow from their offset, and every byte is compared, in both directions.\n\n\
 When the event happens, three connections are open:\n\n\
 - *idle*: nothing moves. After 5.5 s, the client asks the origin once more\n\
 - *transfer*: the origin streams 3 MB/s, and the client 0.8 MB/s\n\
@@ -41,9 +41,9 @@ while the near end dials again. Connections that were opened in this time were d
 No program should see *hung*, *truncated* or wrong bytes. After each row, the firewall is byte for byte as it was before\n\
 interception.\n\n\
 Forwarded connections come from another namespace, for which the near end's machine is the router. refrain redirects\n\
-them (`in=lan0`) and has no TPROXY. With `client_address=keep`, the far end connects from the client's address to an\n\
-origin on a third machine, for which the far end's machine is the router. There, forwarded connections are sent to another\n\
-port of this origin, which so knows that they are direct.\n\n\
+them (`in=lan0`) and has no TPROXY. With `client_address=keep`, the far end connects from the client's address.\n\
+The origin is then on a third machine, for which the far end's machine is the router. There, forwarded connections are\n\
+sent to another port of this origin, which so knows that they are direct.\n\n\
 The four tables were measured at the same time, each with a pair of its own. All of them share the machine, so times\n\
 include the time that processes waited for a CPU.\n";
 

@@ -125,7 +125,7 @@ impl Figures<Setup<'_>> for RoundTrips {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "Figures are times from the call of `connect`, divided by the round trip of {:.1} ms, which gives\n\
+            "Figures are times from the call of `connect`, divided by the round trip of {:.1} ms. The results are\n\
              numbers of round trips. For a cold pair, the first transfer counts from the start of the near end's\n\
              process. Link: {MBIT} Mbit/s. Responses are {} and {} bytes of noise, each with other content, so\n\
              nothing is saved. Transfers follow each other, each on its own connection. Figures are {}. Each\n\

@@ -123,8 +123,8 @@ impl Figures<Setup<'_>> for Silesia {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "An origin at the far end sends the {} available files, {:.1} MB in all, each on its own connection, in\n\
-             writes of one size without Nagle's algorithm. Each file goes first over a direct connection (CUBIC),\n\
+            "An origin at the far end sends the {} available files, {:.1} MB in all. Each is sent on its own connection,\n\
+             in writes of one size without Nagle's algorithm. Each file goes first over a direct connection (CUBIC),\n\
              then twice over each pair. Times are from the call of `connect` to the last byte. *Saved*: the share\n\
              of the direct connection's time. *Ratio*: application bytes divided by bytes on the wire in both\n\
              directions, with all headers. Both are means over the files. Each file's times and bytes are\n\

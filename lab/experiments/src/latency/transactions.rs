@@ -102,15 +102,15 @@ impl Figures<Setup<'_>> for Transactions {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "A transaction of *n* round trips has the size that a direct connection carries in *n* round trips of\n\
-             slow start, from the request on. It begins with {FIRST_WINDOW} segments of {SEGMENT_BYTES} bytes.\n\
-             Link: {MBIT} Mbit/s. Each object is real content (five files of Silesia). About 30 % of it was sent\n\
+            "A transaction of *n* round trips has the size that a direct connection carries in *n* round trips.\n\
+             These are round trips of slow start, from the request on. Slow start begins with\n\
+             {FIRST_WINDOW} segments of {SEGMENT_BYTES} bytes. Link: {MBIT} Mbit/s. Each object is real content (five files of Silesia). About 30 % of it was sent\n\
              before. No object is sent twice over one pair. Caches are 10 MiB, the paper's largest. Each pair has\n\
              carried {} MiB before. *Matching only*: `--mode sender --second-stage off`. *Default*: no option\n\
              except the cache. *Saved*: application bytes that did not cross between the gateways, where TLS\n\
              counts. *Gain*: the saved share of the transaction's time; below 0, the pair is slower. Times are\n\
              {}; the ways took turns.\n\n\
-             The mean gain of transactions of more than one round trip is {:.0} % over CUBIC and {:.0} % over BBR for\n\
+             The mean gain of transactions of more than one round trip, over CUBIC and over BBR: {:.0} % and {:.0} % for\n\
              matching only, {:.0} % and {:.0} % by default.\n\n\
              ![Gain by round trips](plots/latency-transactions.svg)\n\n\
              The paper's figure is from other machines and other traffic:\n\n\

@@ -158,7 +158,7 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
              measured with `auto`, and with {}. The order changes with each run, and a pair that is not measured\n\
              goes first. The fastest fixed effort is that of both transfers together. If `max` is as fast (within\n\
              2 %), the link limits: bytes and seconds are over those of `max`. Otherwise the processor limits:\n\
-             seconds are over the fastest effort. *Balance*: CPU time of the far end with that effort, over the\n\
+             seconds are over the fastest effort. *Balance*: the far end's CPU time with that effort, over the\n\
              time that the link bytes take at the link's rate. The model of the effort covers rates from 1 Mbit/s\n\
              to unlimited, and round trips from 0 to 400 ms: [decision 40](decisions/0040-effort.md) has its cases\n\
              in virtual time. {}",
@@ -175,7 +175,7 @@ impl<const FAST: bool> Figures<Setup> for Efforts<FAST> {
         if FAST {
             writeln!(
                 page,
-                "\nAll programs, the link and the origin share two cores here, so the seconds of one effort differ\n\
+                "\nAll programs, the link and the origin share two cores here. So the seconds of one effort differ\n\
                  by up to 20 %. The fastest of seven efforts is therefore faster by chance than it would be in\n\
                  further runs. After the near end's restart, the far end has new memory for its cache. The system\n\
                  clears this memory at 0.5 GB/s on this virtual machine."
@@ -520,8 +520,8 @@ fn worse(page: &mut String, cases: &[Case]) -> anyhow::Result<()> {
         let noise = limited.clone().filter(|(case, _)| case.content == NOISE);
         writeln!(
             page,
-            "\nWhere the link limits, `auto` has {bytes:.3} times the bytes of `max` in transfers *again*, and\n\
-             {seconds:.3} times its seconds (medians). {} of these {} rows are noise, which no effort can\n\
+            "\nMedians of transfers *again* where the link limits: `auto` has {bytes:.3} times the bytes of `max`, and\n\
+             {seconds:.3} times its seconds. {} of these {} rows are noise, which no effort can\n\
              compress.",
             noise.count(),
             limited.count()

@@ -126,8 +126,8 @@ impl Figures<Setup> for FirstTransfers {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         write!(
             page,
-            "The tars of Linux 2.0.30 to 2.0.35 are fetched one after the other at {} Mbit/s and {} ms through one\n\
-             pair. This is compared with `zstd -3 --patch-from` of the release before, piped into a TCP connection\n\
+            "The tars of Linux 2.0.30 to 2.0.35 are fetched one after the other at {} Mbit/s and {} ms. They go through\n\
+             one pair. It is compared with `zstd -3 --patch-from` of the release before, piped into a TCP connection\n\
              ({CONGESTION}) for each release. The other end also has the release before, and unpacks. The first\n\
              release is packed with `zstd -3` only. Bytes are those of the TCP connections in both directions.\n\n\
              | | MB | zstd, s | zstd, kB |",

@@ -211,8 +211,8 @@ impl SecondTransfers {
         }
         writeln!(
             page,
-            "\nThe slow rows, with the reasons why the far end's sending waited, and the share of all cores' time\n\
-             that the gateways, the client, the origin and the link took:\n"
+            "\nThe slow rows, with the reasons why the far end's sending waited. *Cores*: the share of all cores' time\n\
+             that the gateways, the client, the origin and the link took.\n"
         )?;
         for cell in slow {
             writeln!(

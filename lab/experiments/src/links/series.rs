@@ -147,13 +147,13 @@ impl Figures<Setup> for ReleaseSeries {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "The tars of Linux 2.0.1 to 2.0.{RELEASES}, {:.0} MB in all, are fetched one after the other through\n\
-             one pair whose near end has a store. Below each row of the gateways is a row of both ends' engines\n\
-             over the same link in virtual time, with a history in memory. Their computing takes no time. Shares\n\
-             are of all bytes. *Known*: bytes in chunks that the near end had when they came. Each known byte is\n\
-             *predicted*, or *late* (predicted, but the byte came first), or *never offered* (its predecessor was\n\
-             found too late). *Wasted*: offered, but something else came. In each row, the offered bytes are\n\
-             exactly the predicted, late and wasted bytes together.\n\n\
+            "The tars of Linux 2.0.1 to 2.0.{RELEASES}, {:.0} MB in all, are fetched one after the other. They go through\n\
+             one pair whose near end has a store. Below each row of the gateways is a row of both ends' engines.\n\
+             These run over the same link in virtual time, with a history in memory. Their computing takes no time.\n\
+             Shares are of all bytes. *Known*: bytes in chunks that the near end had when they came. Each known byte\n\
+             is *predicted*, *late* or *never offered*. *Late*: predicted, but the byte came first. *Never offered*:\n\
+             its predecessor was found too late. *Wasted*: offered, but something else came. In each row, the offered\n\
+             bytes are exactly the predicted, late and wasted bytes together.\n\n\
              | mode | Mbit/s | round trip, ms | | known | predicted | late | never offered | wasted | link, down | \
              link, up | s | cores busy |\n\
              |---|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
@@ -172,7 +172,7 @@ impl Figures<Setup> for ReleaseSeries {
             page,
             "\nThe work of the engines takes no time. The work of the gateways and of the store takes time. So\n\
              offers come late, or not at all, where bytes come faster than they are looked up. zstd's level falls\n\
-             where cores are busy. The cores' time includes the lab's own work before and after a transfer, so it\n\
+             where cores are busy. The cores' time includes the lab's own work before and after a transfer. So it\n\
              may exceed the seconds of the transfer.\n\n\
              Differences of more than {EXPLAINED} points:\n"
         )?;
@@ -220,7 +220,7 @@ impl ReleaseSeries {
         let speed = |of: &Predicted| self.bytes as f64 / 1e6 / of.seconds;
         writeln!(
             page,
-            "- {}, {} Mbit/s, {} ms: {less:+.2} points less predicted ({:+.2} not known, {:+.2} late, {:+.2} never offered), \
+            "- {}, {} Mbit/s, {} ms: {less:+.2} points less predicted ({:+.2} not known, {:+.2} late, {:+.2} never offered). \
              {more:+.2} points more on the link, where zstd's level was {} at the end. {:.0} MB/s, engines {:.0}.",
             cell.mode,
             cell.path.mbit,

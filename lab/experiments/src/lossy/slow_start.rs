@@ -85,7 +85,7 @@ impl Figures<Setup<'_>> for SlowStarts {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "Milliseconds from the request to the first and to the last byte of {} kB of noise, on an open\n\
+            "Milliseconds from the request to the first and last byte of {} kB of noise, on an open\n\
              connection. They are {}; the ways took turns. Link: {MBIT} Mbit/s, {DELAY_MS} ms one way, no\n\
              loss. The response needs a round trip of {} ms and {} ms of the link. *New*: the first response of a\n\
              connection, or of a new pair. *At once*: the same connection has just carried {} MB. *After idle*: the\n\

@@ -88,7 +88,7 @@ fn method() -> String {
          bytes.\n  It does not include the start of the programs: the handshakes of a pair or of ssh.\n\
          - *origin, MB*: bytes that nginx sent in all three transfers.\n\
          - *new connection*: from the connect to the first byte of a small response, and to the last byte of 1 \
-         MiB,\n  through programs that are ready.\n\
+         MiB.\n  The programs are ready then.\n\
          - *idle*: the same from the request, on a connection that carried 1 MiB and then was idle for {} s.\n  \
          Linux's TCP then begins with a small window again. These responses are new noise: no cache and no\n  \
          compression helps.\n\
@@ -102,7 +102,7 @@ fn method() -> String {
          before* and\n  *pair + nginx after* have nginx as the cache. Caches hold 256 MB.\n\
          - A cache answers *again* without a request to the origin, which allows this for an hour (`expires \
          1h`).\n  The pair keeps no files: the origin sends each file again, so the client gets the current \
-         content, and\n  the link carries references to earlier data.\n",
+         content.\n  The link carries references to earlier data.\n",
         IDLE.as_secs()
     )
 }

@@ -17,7 +17,7 @@ First transfer / the same again, in seconds:
 | samba of Silesia, 100 Mbit/s, 25 ms each way | 0.74 / 0.321 | 1.81 / 0.200 | 1.02 / 0.216 |
 | samba of Silesia, 10 Mbit/s, 25 ms each way | 3.85 / 0.357 | 17.1 / 0.304 | 4.45 / 0.234 |
 
-A whole series at 20 Mbit/s and 50 ms each way, in seconds, and bytes on the link for each byte of content:
+A whole series at 20 Mbit/s and 50 ms each way, in seconds. In brackets: bytes on the link for each byte of content.
 
 | | pair | WANProxy, zlib |
 |---|--:|--:|

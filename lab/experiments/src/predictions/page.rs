@@ -18,7 +18,7 @@ const INTRODUCTION: &str = "# The effect of predictions
 Written by `cargo run --release -p refrain-experiments -- predictions --write docs/results-pack.md`.
 `--json` prints every figure.
 
-The engines of both ends run over a link of 100 Mbit/s in virtual time, with a history in memory that
+The engines of both ends run over a link of 100 Mbit/s in virtual time. Their history is in memory and
 forgets nothing. No clock is read and seeds are fixed, so the figures are the same on every machine.
 They do not include CPU time, TLS and TCP. *Linux*: the tars of the forty 2.0 releases, 1.02 GB in
 all. *GitHub*, *Brevo*: 400 revisions each of a page. Each object has its own flow, one after the
@@ -43,8 +43,8 @@ need a long round trip. So fewer bytes are predicted there, and still fewer go o
 ";
 
 const PAPER: &str = "
-The paper's figure is from another program: PACK (Zohar et al., SIGCOMM 2011, section 5.1.2) found 83.1 %
-of the same series redundant, the forty Linux 2.0 releases as tars (1 GB).
+The paper's figure is from another program: PACK (Zohar et al., SIGCOMM 2011, section 5.1.2). It found 83.1 %
+of the same series redundant: the forty Linux 2.0 releases as tars (1 GB).
 ";
 
 const COSTS: &str = "
@@ -82,7 +82,7 @@ direction; only `receiver` has no cache. `gzip` leaves 24 % of each Linux releas
 const IN_STORE: &str = "
 ## In the store
 
-The same objects are cut as a near end cuts them, and stored in a chunk store on disk, one after the
+The same objects are cut as a near end cuts them. They are stored in a chunk store on disk, one after the
 other, each with its own recipe. *Index* and *with recipes* are shares of the stored bytes. *Recipes*
 is a share of the received bytes. Each arrival of a chunk adds an entry to a recipe, even if the chunk
 is known. So the more a series repeats itself, the larger are the recipes compared with the stored
@@ -419,8 +419,8 @@ fn goodput(page: &mut String, report: &Report) -> anyhow::Result<()> {
         "\n## Speed: `receiver`, {} ms\n\n\
          {} MB of noise took {:.2} s. The second transfer took {:.2} s: {:.1} times the link's rate. Its first\n\
          second had {:.1} times the rate, the rest {:.1} times.\n\n\
-         {} MB of noise without a match took {:.3} s with mode `off`, {:.3} s with an empty history, and {:.3} s\n\
-         where the same number of other bytes had answered the same opening before.\n",
+         {} MB of noise without a match took {:.3} s with mode `off`, and {:.3} s with an empty history. It took\n\
+         {:.3} s where the same number of other bytes had answered the same opening before.\n",
         USUAL.round_trip_ms,
         REPEATED_BYTES / 1_000_000,
         found.first_took_s,

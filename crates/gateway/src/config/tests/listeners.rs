@@ -9,10 +9,13 @@ fn an_address_is_listened_on_once() {
     let forward = ["--forward", "127.0.0.1:9000=intranet:80"];
     let admin = ["--admin", "127.0.0.1:9000"];
     let error = fixture.far_fault(&[forward, admin].concat());
-    assert_eq!(
-        error,
-        "--admin \"127.0.0.1:9000\": --forward already listens at 127.0.0.1:9000"
-    );
+    for part in [
+        "--admin \"127.0.0.1:9000\": ",
+        "--forward already listens",
+        " 127.0.0.1:9000",
+    ] {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
     let socks = ["--socks5", "127.0.0.1:9000"];
     let error = fixture.near(&[forward, socks].concat()).unwrap_err();
     assert!(
@@ -243,33 +246,35 @@ fn an_error_of_a_forward_names_the_part_that_is_wrong() {
         assert!(error.starts_with(&start), "{error}");
         assert!(error.contains("such as 8080:intranet:80)"), "{error}");
     }
-    let in_brackets = "put the IPv6 address in brackets: 8080:[fd00::2]:80";
-    for (text, reason) in [
-        ("8080:fd00::2:80", in_brackets),
-        ("8080:http://intranet:80", "a URL: write 8080:intranet:80"),
-        (
-            "8080:http://intranet:80/wiki",
-            "a URL: write 8080:intranet:80",
-        ),
+    for (text, word, instead) in [
+        ("8080:fd00::2:80", "brackets", "8080:[fd00::2]:80"),
+        ("8080:http://intranet:80", "URL", "8080:intranet:80"),
+        ("8080:http://intranet:80/wiki", "URL", "8080:intranet:80"),
     ] {
         let error = fixture.near(&["--forward", text]).unwrap_err().to_string();
-        assert_eq!(error, format!("--forward \"{text}\": {reason}"));
+        let start = format!("--forward \"{text}\": ");
+        assert!(error.starts_with(&start), "{error}");
+        let end = format!(" {instead}");
+        assert!(error.contains(word) && error.ends_with(&end), "{error}");
     }
 }
 
 #[test]
 fn a_port_that_is_too_large_is_said_to_be() {
     let fixture = Fixture::new();
-    let reason = "the port is too large: ports are from 1 to 65535";
     let error = fixture.far_fault(&["--listen", "70000"]);
-    assert_eq!(error, format!("--listen \"70000\": {reason}"));
+    assert!(error.starts_with("--listen \"70000\": "), "{error}");
     for error in [
+        fixture.far(&["--listen", "70000"]),
         fixture.near(&["--socks5", "99999"]),
         fixture.near(&["--transparent", "127.0.0.1:99999"]),
         fixture.near(&["--forward", "99999:intranet:80"]),
     ] {
         let error = error.unwrap_err().to_string();
-        assert!(error.contains(reason), "{error}");
+        assert!(
+            error.contains("too large") && error.contains("65535"),
+            "{error}"
+        );
     }
 }
 
@@ -397,7 +402,10 @@ fn a_listener_that_others_can_reach_says_who_may_use_it() {
     assert!(nobody[0].contains("refuses all clients"), "{nobody:?}");
     let both = ["--clients", "::/0", "--open-to-all"];
     let error = fixture.far_fault(&[&forward[..], &both].concat());
-    assert_eq!(error, "--open-to-all: cannot be used with --clients");
+    assert!(
+        error.starts_with("--open-to-all: cannot ") && error.ends_with(" --clients"),
+        "{error}"
+    );
 }
 
 #[test]
