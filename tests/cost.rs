@@ -117,7 +117,7 @@ fn figures_by_hand() {
 fn the_first_line_is_the_answer() {
     // 20 CPU hours for 10,000 GB; a server has 2 in an hour, in which it sends 157.5 GB.
     const VOLUME: &str = "saves 10.0 TB of 20.0 TB of traffic per month (50.0 %)";
-    const MONEY: &str = "saves 898.00 of the cost of 1825.40 per month (49.2 %)";
+    const MONEY: &str = "saves 898.00 of 1825.40 per month (49.2 %)";
     const LOSS: &str = "costs 1.00 more per month than the 27.40 without elimination";
     const SENDER: &str = "saves 12.0 TB of 20.0 TB of traffic per month (60.0 %)";
     const CPU: &str = "It needs 0.00200 CPU hours per saved GB, and pays if these are cheaper than 1 GB of traffic";

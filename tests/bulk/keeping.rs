@@ -138,7 +138,7 @@ fn what_cannot_be_kept_is_said_before_anything_is_read() {
                 "sha1",
             ],
             2,
-            "--hash cannot be given with -o: ",
+            "--chunk-hash cannot be given with -o: ",
         ),
         (&["in", "--realm", "songs"], 2, "--output"),
         (

@@ -329,10 +329,9 @@ fn damage_is_found_and_named() {
         ("cut", "truncated"),
     ] {
         let (_, error) = world.fails(&["stat", name]);
-        let first = format!("error: cannot open \"{name}\": ");
-        assert!(error.starts_with(&first), "{error}");
         assert!(error.contains(words), "{error}");
-        assert_eq!(error.matches(&format!("\"{name}\"")).count(), 1, "{error}");
+        let times = 1 + words.matches(name).count();
+        assert_eq!(error.matches(name).count(), times, "{error}");
         // Only what begins as an archive does is a damaged one.
         let verified = world.run_with(&["verify", name], b"");
         assert_eq!(verified.status.code(), Some(1));

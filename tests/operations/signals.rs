@@ -112,7 +112,7 @@ fn sighup_adds_a_peer_without_dropping_a_flow() {
         &format!("{} first\n{second_key} second\n", site.near_key),
     );
     far.signal("HUP");
-    far.wait_for_log(&["no configuration file", "reloaded only files"]);
+    far.wait_for_log(&["no --config", "reloaded only"]);
     eventually("the second near end works", || {
         origin::answers(second_listen).then_some(())
     });

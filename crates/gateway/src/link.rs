@@ -78,6 +78,7 @@ struct State {
     /// When the task that keeps the deadlines looks at them next.
     awake_at: Moment,
     lanes_gone_at: Option<Instant>,
+    had_lanes: bool,
     /// What the history did not take yet.
     unsent: Option<HistoryRequest>,
     /// What the lanes' connections carry.
@@ -162,6 +163,7 @@ impl SharedLink {
                 flows: HashMap::new(),
                 awake_at: Moment::default(),
                 lanes_gone_at: Some(Instant::now()),
+                had_lanes: false,
                 unsent: None,
                 wires: HashMap::new(),
                 ended_wires: WireCounts::default(),
@@ -345,6 +347,11 @@ impl SharedLink {
         self.lanes_gone_at().is_none()
     }
 
+    /// Whether it has ever had a lane.
+    pub(crate) fn had_lanes(&self) -> bool {
+        self.lock().had_lanes
+    }
+
     /// Since when the link has no lane, if it has none.
     pub(crate) fn lanes_gone_at(&self) -> Option<Instant> {
         self.lock().lanes_gone_at
@@ -457,6 +464,7 @@ impl SharedLink {
         }
         match (before, up) {
             (0, 1..) => {
+                state.had_lanes = true;
                 tracing::info!(peer = %self.label(), "the link is up");
                 if state.link.offers_heeded() == Some(false) {
                     tracing::warn!(

@@ -467,7 +467,7 @@ options! {
              and ranges are compared with the resolved address. A name allows any address that it resolves to. \
              Rules replace the default: to keep access to services on the far end's own machine, also allow \
              `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
-            .brief("Let the peer connect to this target from here");
+            .brief("Let the peer connect to this from here");
         CLIENT_ADDRESSES = OptionSpec::new(FAR, "client_addresses", "ADDRESS|RANGE", Nothing,
             "Connect to targets from the clients' own addresses, if they are in this range: an address, or a range such as \
              10.0.0.0/8 or fd00::/8. This applies to rules of near ends with client_address=keep. The peer can then use any of these addresses. This \

@@ -236,7 +236,7 @@ fn note_absence(peer: Arc<Peer>, link: &Arc<SharedLink>, error: String) {
     tokio::spawn(async move {
         let is_down = lanes_up.wait_for(|up| *up == 0);
         let is_down = timeout(LANES_END_WITHIN, is_down).await.is_ok();
-        peer.note_error(error, is_down && link.lanes_gone_at().is_some());
+        peer.note_error(error, is_down && link.had_lanes());
     });
 }
 
