@@ -369,7 +369,10 @@ fn a_dry_run_finds_what_would_keep_a_gateway_from_starting() {
         "allow = [\n  \"a:80\",\n  \"10.0.0.1/8:80\",\n]\n",
     );
     for (options, parts) in [
-        (vec!["--peer-key", &empty], vec!["--peer-key", "no public key"]),
+        (
+            vec!["--peer-key", &empty],
+            vec!["--peer-key", "no public key"],
+        ),
         (vec!["--peer-key", "nowhere/peers"], vec!["nowhere/peers"]),
         (vec!["--config", "nowhere.toml"], vec!["nowhere.toml"]),
         (

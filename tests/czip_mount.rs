@@ -183,7 +183,7 @@ fn what_cannot_be_mounted_says_why() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("no archive\": not a CZIP archive"), "{said}");
+    assert!(said.contains("no archive: not a CZIP archive"), "{said}");
 }
 
 /// Unmounts from outside, whoever may.

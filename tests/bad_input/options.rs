@@ -183,7 +183,7 @@ fn errors_of_usage_have_one_form() {
 #[test]
 fn all_missing_options_are_named_at_once() {
     let far = ["--key", "--peer-key"];
-    let near = ["--peer", "--key", "--peer-key", "one of: --forward"];
+    let near = ["--peer", "--key", "--peer-key", "one of --forward"];
     for (end, options) in [("far", &far[..]), ("near", &near)] {
         let (code, error) = refrain_fails(&[end]);
         assert_eq!(code, 2);

@@ -168,9 +168,15 @@ async fn keep_lane(gateway: Arc<Gateway>, peer: Arc<Peer>, link: Arc<SharedLink>
     let (lane, stream, address) = match dial(&gateway, peer.dialled(), &link).await {
         Ok(dialled) => dialled,
         Err(error) => {
-            match error.is_absence() && !has_left(&link) {
-                true => note_absence(peer.clone(), &link, error.to_string()),
-                false => peer.note_error(error.to_string(), error.is_absence()),
+            let announced = error.is_absence() && has_left(&link);
+            match error {
+                // Of others, such as a proxy, the end of the link says nothing.
+                ConnectError::Tcp { .. } | ConnectError::Tls(_)
+                    if error.is_absence() && !announced =>
+                {
+                    note_absence(Arc::clone(&peer), &link, error.to_string());
+                }
+                _ => peer.note_error(error.to_string(), announced),
             }
             let outlook = match peer.dialled().outlook() {
                 _ if error.is_definite() => Some(Outlook::Refused(Instant::now())),
