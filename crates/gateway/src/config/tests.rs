@@ -164,7 +164,7 @@ fn a_near_end_serves_what_it_is_told_and_allows_nothing_by_itself() {
             .near(&[])
             .unwrap_err()
             .to_string()
-            .contains("one of: --forward")
+            .contains("one of --forward")
     );
     assert!(fixture.near(&["--allow", "10.0.0.0/8:80"]).is_ok());
 }
@@ -409,7 +409,7 @@ fn each_bad_value_names_its_flag() {
         ["--matching", "min"],
         ["--chunk-hash", "md5"],
         ["--idle-timeout", "0s"],
-        ["--dead-after", "4"],
+        ["--dead-after", "4x"],
         ["--allow", "10.0.0.1/8:80"],
         ["--allow", "300.1.1.1:80"],
         ["--exclude", "a"],

@@ -69,7 +69,7 @@ fn all_that_is_missing_is_named_at_once() {
         "--peer,",
         "--peer-key",
         "--key",
-        "and one of: --forward, --socks5, --http-proxy",
+        "and one of --forward, --socks5, --http-proxy",
     ] {
         assert!(near.contains(part), "{part} is not in: {near}");
     }
