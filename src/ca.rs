@@ -22,14 +22,14 @@ enum Command {
     /// Make a CA, and print how to make clients trust it
     ///
     /// The CA can certify the permitted domains, and all names below them, for 10 years. This cannot be changed
-    /// later: for further domains, make another CA. The private key of its root is deleted. The other key, in
+    /// later, and a near end uses one CA. To add a domain, make a new CA for all domains, and have clients trust it. The private key of its root is deleted. The other key, in
     /// intermediate.key, stays on the near end. Programs that read it can impersonate these domains for all clients that
     /// trust the CA.
     #[command(after_help = "Example:\n  refrain ca init /etc/refrain/ca --permit corp.example")]
     Init {
         /// Make the CA in this directory
         dir: PathBuf,
-        /// Let it certify this domain and all names below it, such as corp.example
+        /// Let it certify this domain and all names below it, such as corp.example. May be given several times
         #[arg(long, required = true, value_name = "DOMAIN", value_delimiter = ',')]
         permit: Vec<String>,
         /// Write the root's private key to this file, for a safe place off this machine

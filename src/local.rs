@@ -346,8 +346,8 @@ fn request(path: &Path, method: Method, page: &str) -> anyhow::Result<(u16, Stri
 pub(crate) fn post(place: &Place, page: &str) -> anyhow::Result<()> {
     let Place::Socket(path) = place else {
         bail!(
-            "this needs a gateway's local socket, and not {place}: give --admin /run/refrain/near-PID.sock, or run this as the \
-             gateway's user or as root"
+            "this needs a gateway's local socket, not a port ({place}): give --admin /run/refrain/near-PID.sock, or run this \
+             without --admin as root or as the gateway's user"
         );
     };
     match request(path, Method::POST, page).map_err(|cause| AskError::of(place, cause))? {

@@ -59,8 +59,9 @@ macro_rules! each_option {
     ($only_flags:literal) => {
         concat!(
             "Each option can also be an environment variable or a key of the file of --config: \
-             --connect-timeout 5s is REFRAIN_CONNECT_TIMEOUT=5s or connect_timeout = \"5s\". Available only \
-             as flags: ",
+             --connect-timeout 5s is REFRAIN_CONNECT_TIMEOUT=5s or connect_timeout = \"5s\". Options that may be \
+             given several times take several values with commas. In the file, several values are an array: \
+             allow = [\"intranet:80\", \"10.0.0.0/8:443\"]. Available only as flags: ",
             $only_flags,
             "."
         )

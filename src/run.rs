@@ -79,7 +79,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) struct RunArguments {
     /// Use the SOCKS5 proxy at this address, such as that of a near end
     ///
-    /// Without this and --config, the near end that this user or root runs here is used. Other users can see a
+    /// If neither this nor --config is given, the near end that this user or root runs here is used. Other users can see a
     /// password given here while the command runs.
     #[arg(long, value_name = "[USER:PASSWORD@][HOST:]PORT")]
     socks5: Option<Proxy>,

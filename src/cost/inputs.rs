@@ -65,7 +65,9 @@ impl Inputs {
             (Some(size), _) => Sourced::new(size.0 as f64 / 1e9, "--traffic"),
             (None, Some(run)) => Sourced::new(run.gb_per_month(), scaling(run)),
             (None, None) => {
-                bail!("the traffic per month is not known: give --traffic, or the status of a run")
+                bail!(
+                    "the traffic per month is not known: give --traffic, or the output of `refrain status --json`"
+                )
             }
         };
         let is_scaled = given.traffic.is_none();
@@ -86,8 +88,8 @@ impl Inputs {
         let both_load = match (&shares.both_share, given.cpu_both) {
             (Some(_), _) => Some(cpu.load_of_both(shares.receiver_share.value, loads)),
             (None, Some(_)) => bail!(
-                "--cpu-both needs the share that both eliminate: give --redundancy-both, or the status of a run \
-                 in which both eliminated data"
+                "--cpu-both needs the share that both eliminate: give --redundancy-both, or the output of \
+                 `refrain status --json` after both eliminated data"
             ),
             (None, None) => None,
         };
@@ -218,8 +220,8 @@ fn shares(given: &Given, measured: Option<&Measured>) -> anyhow::Result<Shares> 
             (Sourced::new(sender.value, from), sender)
         }
         (None, None) => bail!(
-            "the redundancy of the traffic is not known: give --redundancy, or the status of a run that counted its \
-             savings"
+            "the redundancy of the traffic is not known: give --redundancy, or the output of `refrain status \
+             --json` of a gateway that has carried traffic"
         ),
     };
     let is_assumed = given.redundancy_sender.is_none() && by_both.is_some();

@@ -246,6 +246,10 @@ impl OptionSpec {
                 format!("{help} [default: {default}]")
             }
         };
+        let help = match self.repeats {
+            true => format!("{help} May be given several times."),
+            false => help,
+        };
         let arg = Arg::new(self.key)
             .long(long(self.key))
             .aliases(self.old_key.map(long))
@@ -467,7 +471,7 @@ options! {
              and ranges are compared with the resolved address. A name allows any address that it resolves to. \
              Rules replace the default: to keep access to services on the far end's own machine, also allow \
              `127.0.0.0/8:*` and `[::1]:*`. Reloaded on SIGHUP.").repeats().reloads(BOTH)
-            .brief("Let the peer connect to this from here");
+            .brief("Let the other end connect to this target");
         CLIENT_ADDRESSES = OptionSpec::new(FAR, "client_addresses", "ADDRESS|RANGE", Nothing,
             "Connect to targets from the clients' own addresses, if they are in this range: an address, or a range such as \
              10.0.0.0/8 or fd00::/8. This applies to rules of near ends with client_address=keep. The peer can then use any of these addresses. This \
@@ -603,8 +607,8 @@ options! {
              steps. 0 needs the least CPU. `max` is the step above 5.");
         CONGESTION = OptionSpec::new(BOTH, "congestion", "auto|NAME", Value("auto"),
             "Use this TCP congestion control for the lanes: `auto`, or a name that the kernel has, such as bbr or \
-             cubic. `auto` uses bbr if the kernel allows it, and otherwise the system's default. Others than bbr start \
-             slowly again after a pause.");
+             cubic. `auto` uses bbr if the kernel allows it, and otherwise the system's default. All except bbr \
+             start slowly again after a pause.");
         PREDICT = OptionSpec::new(NEAR, "predict", "window|aligned", Value("window"),
             "Choose how to predict. `window`: chunks that may occur anywhere in the next data. `aligned`: each \
              chunk only at one exact position in the data, as in the PACK paper. With a long round trip, the \
