@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &BypassArguments) -> anyhow::Result<()> {
             found.retain(|found| found.status.interception.is_some());
             if found.is_empty() && rustix::process::geteuid().is_root() {
                 anyhow::bail!(
-                    "nothing can bypass: no near end on this machine intercepts connections (none has --transparent)"
+                    "there is nothing to bypass: no near end on this machine intercepts connections (none has --transparent)"
                 );
             }
             if found.is_empty() {

@@ -65,7 +65,7 @@ pub(crate) enum AskError {
     #[error("the gateway at {0} refused this admin token (--admin-token-file must have its token)")]
     TokenRefused(Place),
     #[error(
-        "no gateway answers at {place}: found HTTP status {code}{}",
+        "no gateway answers at {place}: another server answered, with HTTP status {code}{}",
         hint(place)
     )]
     Code { place: Place, code: u16 },
@@ -89,7 +89,7 @@ fn hint(place: &Place) -> &'static str {
         Place::Socket(_) => {
             " (the gateway may have ended. Without --admin, this command finds those that run)"
         }
-        Place::Address(_) => " (give the address that a running gateway has as --admin)",
+        Place::Address(_) => " (give the --admin address of a running gateway)",
     }
 }
 
@@ -195,7 +195,7 @@ fn look_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Looked> {
             false => format!("{} ({})", folder.display(), notes.join("; ")),
         });
     }
-    let mut found = Vec::new();
+    let (mut found, mut asked) = (Vec::new(), Vec::new());
     let places = addresses
         .iter()
         .map(|address| Ok(Place::Address(address.parse()?)));
@@ -205,11 +205,15 @@ fn look_in(folders: &[PathBuf], addresses: &[&str]) -> anyhow::Result<Looked> {
         match answer {
             Ok(gateway) => found.push(gateway),
             Err(error @ AskError::NeedsToken(_)) => return Err(error.into()),
-            Err(_) => looked.push((*address).to_owned()),
+            Err(_) => asked.push(*address),
         }
     }
+    let asked = match asked.is_empty() {
+        true => String::new(),
+        false => format!(", and at {}", asked.join(" and ")),
+    };
     let none = found.is_empty().then(|| NoneFound {
-        looked: looked.join(", "),
+        looked: looked.join(", ") + &asked,
         is_denied,
         is_silent: !silent.is_empty(),
     });
@@ -623,7 +627,7 @@ mod tests {
             let text = crate::in_words(&error);
             let start = format!("no gateway answers at {place}: ");
             assert!(text.starts_with(&start), "{text}");
-            assert!(text.ends_with(" has as --admin)"), "{text}");
+            assert!(text.contains("--admin"), "{text}");
             assert!(!text.contains("http://"), "{text}");
         }
     }

@@ -60,8 +60,8 @@ macro_rules! each_option {
         concat!(
             "Each option can also be an environment variable or a key of the file of --config: \
              --connect-timeout 5s is REFRAIN_CONNECT_TIMEOUT=5s or connect_timeout = \"5s\". Options that may be \
-             given several times take several values with commas. In the file, several values are an array: \
-             allow = [\"intranet:80\", \"10.0.0.0/8:443\"]. Available only as flags: ",
+             given several times take several values with commas, except --service and --intercept. In the file, \
+             several values are an array: allow = [\"intranet:80\", \"10.0.0.0/8:443\"]. Available only as flags: ",
             $only_flags,
             "."
         )
@@ -167,8 +167,8 @@ enum Command {
             passed on too, unless a terminal sends them to the program itself.\n\n\
             Programs inside cannot gain other users' rights (sudo, su). They cannot use abstract Unix sockets of the \
             desktop, servers on this machine's loopback addresses, or ping. Connections that running services, such \
-            as docker, make for a program do not use the link. A name that does not exist looks \
-            like a connection that is refused, because only the far end resolves names.")
+            as docker, make for a program do not use the link. Only the far end resolves names. So a name \
+            that does not exist looks like a connection that is refused, or that opens and is reset.")
     )]
     Run(run::RunArguments),
     /// Have the firewall redirect connections of this machine or network to the near end
@@ -211,7 +211,7 @@ enum Command {
     ///
     /// Checks the gateways that run here, the kernel and the firewall. With --config it also checks this file, and each
     /// peer of a near end: it makes a connection there, which the far end logs. Each site of --service gets a request.
-    /// It changes nothing. Some checks need root. Together, they take at most about 10 seconds.
+    /// It changes nothing. Some checks need root. All checks together take at most about 10 seconds.
     #[command(
         after_help = "Exit codes: 0 no problem, 1 a problem.\n\nExample, as root:\n  refrain doctor --config /etc/refrain/near.toml"
     )]

@@ -285,7 +285,7 @@ fn choose(arguments: &RunArguments) -> anyhow::Result<Way> {
         return Ok(Way::Near(Box::new(near_end(file)?)));
     }
     let others = "or give --socks5 PORT or --config FILE";
-    let mut found = local::find("--socks5 or --config")?;
+    let mut found = local::find("--socks5 or --config (a near end needs --socks5 PORT)")?;
     // Any user could answer at an address.
     found.retain(|found| found.status.role == "near" && matches!(found.place, Place::Socket(_)));
     let proxies: Vec<_> = found

@@ -279,7 +279,7 @@ impl Leftover {
             format!("; remove the partial download with: rm -r {path}")
         });
         let removal = removal.unwrap_or_default();
-        format!(" (ask for a new archive{removal})")
+        format!(" (its owner must upload it again{removal})")
     }
 }
 

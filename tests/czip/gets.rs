@@ -487,7 +487,7 @@ fn a_get_of_a_damaged_archive_is_not_to_be_resumed() {
     assert_eq!(code, Some(1));
     let begin = format!("error: cannot read \"{}\": frame ", server.url());
     assert!(error.starts_with(&begin), "{error}");
-    assert!(error.contains("ask for a new archive"), "{error}");
+    assert!(error.contains("must upload it again"), "{error}");
     assert!(error.ends_with("rm -r out.part)\n"), "{error}");
     assert!(!error.contains("same command"), "{error}");
 }

@@ -239,7 +239,7 @@ impl OptionSpec {
 
     pub(crate) fn arg(&self, role: Role) -> Arg {
         let in_check = self.in_check.filter(|_| role == Role::Check);
-        let help = in_check.map_or_else(|| with_flags(self.help), str::to_owned);
+        let help = in_check.map_or_else(|| with_flags(self.help), |text| format!("{text}."));
         let help = match self.default {
             DefaultValue::Required | DefaultValue::Nothing => help,
             DefaultValue::Value(default) | DefaultValue::Described(default) => {
@@ -359,7 +359,7 @@ options! {
              connection) goes to the first far end that is up. A `route`, or the `forward` that it came through, can name \
              a different one.").repeats()
             .brief("Connect to this far end")
-            .in_check("Connect to the far end at this address [default port: 7000]");
+            .in_check("Connect to the far end at this address, at port 7000 unless another is given");
         VIA_PROXY = OptionSpec::new(TO_PEER, "via_proxy", "URL", Nothing,
             "Open lanes through this HTTP proxy, http://[USER:PASSWORD@]HOST:PORT, with its CONNECT method. The proxy resolves the names in `peer`. \
              Many proxies allow only port 443: then have the far end listen there too. A proxy that decrypts TLS cannot \

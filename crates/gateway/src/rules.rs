@@ -157,6 +157,11 @@ pub enum RuleError {
     /// A host without a port.
     #[error("no port: write {0}:80, or {0}:* for all ports")]
     NoPort(String),
+    /// A port without a host.
+    #[error(
+        "no host: write HOST:{0}, such as intranet:{0} or 10.0.0.0/8:{0}, or *:{0} for all hosts"
+    )]
+    NoHost(String),
     /// Neither a number, nor a range `a-b`, nor `*`.
     #[error("the port must be a number from 1 to 65535, a range such as 8000-8099, or *")]
     BadPorts,
@@ -227,6 +232,9 @@ impl FromStr for Rule {
             return Err(TargetError::of_url(text).into());
         }
         let Ok((host, ports)) = split_port(text) else {
+            if text.parse::<u16>().is_ok() {
+                return Err(RuleError::NoHost(text.to_owned()));
+            }
             let host: HostPattern = text.parse()?;
             return Err(RuleError::NoPort(host.to_string()));
         };
@@ -516,6 +524,7 @@ mod tests {
     #[test]
     fn each_fault_has_its_error() {
         let fault = |text: &str| text.parse::<Rule>().unwrap_err();
+        assert_eq!(fault("80"), RuleError::NoHost("80".to_owned()));
         for host in [
             "example.org",
             "*.example.org",

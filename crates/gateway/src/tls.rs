@@ -61,7 +61,7 @@ pub enum TlsError {
     /// The peer proved a key that this end does not accept.
     #[error(
         "{peer} presented key {presented}, which is not in --peer-key here (if `refrain keygen --show FILE` there prints \
-         this key, put it into --peer-key here; otherwise {otherwise})"
+         this key, --peer-key here must have it; otherwise {otherwise})"
     )]
     WrongKey {
         /// The peer's address.
@@ -80,7 +80,7 @@ pub enum TlsError {
         peer: String,
     },
     /// The peer does not accept this end's key.
-    #[error("{peer} refused this end's key: add {own} to --peer-key there")]
+    #[error("{peer} refused this end's key: --peer-key there must have {own}")]
     KeyRefused {
         /// The peer's address.
         peer: String,

@@ -122,9 +122,13 @@ impl HistoryOptions {
     pub fn lack_of_room(&self) -> Option<String> {
         let room = Room::of(&self.store).ok()?;
         let [size, used, free] = [self.size.0, room.used_bytes, room.free_bytes].map(decimal_bytes);
+        let advice = match room.used_bytes + room.free_bytes < STORE_BYTES_MIN {
+            true => "free some space, or give another --store",
+            false => "set --store-size",
+        };
         room.lacks(self.size.0).then(|| {
             format!(
-                "the store may use {size}, and uses {used}, but its disk has only {free} free (set --store-size)"
+                "the store may use {size}, and uses {used}, but its disk has only {free} free ({advice})"
             )
         })
     }
