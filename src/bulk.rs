@@ -142,7 +142,8 @@ struct KeepArguments {
     output: Option<PathBuf>,
     /// Store the data under this realm: the near end's --realm or, if it has none, the far end's public key
     ///
-    /// The store determines how chunks are cut and named: --chunk-size, --chunk-min, --chunker and --chunk-hash cannot be given.
+    /// The store determines how chunks are cut and named: --chunk-size, --chunk-min, --chunker and --chunk-hash cannot
+    /// be given.
     #[arg(long, value_name = "NAME", requires = "output", value_parser = parse_realm)]
     realm: Option<String>,
     /// Limit the chunk store on disk [default: unchanged, or 100GB for a new one]

@@ -22,9 +22,9 @@ enum Command {
     /// Make a CA, and print how to make clients trust it
     ///
     /// The CA can certify the permitted domains, and all names below them, for 10 years. This cannot be changed
-    /// later, and a near end uses one CA. To add a domain, make a new CA for all domains, and have clients trust it. The private key of its root is deleted. The other key, in
-    /// intermediate.key, stays on the near end. Programs that read it can impersonate these domains for all clients that
-    /// trust the CA.
+    /// later, and a near end uses one CA. To add a domain, make a new CA for all domains, and have clients trust it.
+    /// The private key of its root is deleted. The other key, in intermediate.key, stays on the near end. Programs that
+    /// read it can impersonate these domains for all clients that trust the CA.
     #[command(after_help = "Example:\n  refrain ca init /etc/refrain/ca --permit corp.example")]
     Init {
         /// Make the CA in this directory

@@ -79,8 +79,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 pub(crate) struct RunArguments {
     /// Use the SOCKS5 proxy at this address, such as that of a near end
     ///
-    /// If neither this nor --config is given, the near end that this user or root runs here is used. Other users can see a
-    /// password given here while the command runs.
+    /// If neither this nor --config is given, the near end that this user or root runs here is used. Other users can
+    /// see a password given here while the command runs.
     #[arg(long, value_name = "[USER:PASSWORD@][HOST:]PORT")]
     socks5: Option<Proxy>,
     /// Start a near end only for this program, with the options of this file

@@ -139,7 +139,8 @@ fn advice(error: &CheckError) -> &'static str {
 fn of_tls(error: &TlsError) -> &'static str {
     match error {
         TlsError::WrongKey { .. } => {
-            "run `refrain keygen --show FILE` at the far end: if it prints this key, correct `peer_key` here, and otherwise the address in `peer`"
+            "run `refrain keygen --show FILE` at the far end: if it prints this key, correct `peer_key` here, and otherwise the \
+             address in `peer`"
         }
         TlsError::OwnKey { .. } => "give each end its own key",
         TlsError::KeyRefused { .. } => {

@@ -93,7 +93,7 @@ pub enum MountError {
     #[error("only root can allow other users, unless /etc/fuse.conf has a line `user_allow_other`")]
     AllowOther,
     /// The system refuses.
-    #[error("cannot mount on \"{}\": {error}{}", .at.display(), advice(error))]
+    #[error("cannot mount on \"{}\": {error}", .at.display())]
     Mount {
         /// Where.
         at: PathBuf,
