@@ -186,6 +186,25 @@ pub(crate) fn bound_unsent(socket: &impl AsFd, bytes: u32) {
     let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes);
 }
 
+/// Bounds the bytes a second that the connection sends. It may be gone already.
+#[cfg(target_os = "linux")]
+pub(crate) fn bound_rate(socket: &impl AsFd, bytes_per_second: u64) {
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one number. One before Linux 4.20 reads
+    // the first half of it, and has nothing faster than that.
+    let _ = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_per_second).cast(),
+            size_of_val(&bytes_per_second) as libc::socklen_t,
+        )
+    };
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn bound_rate(_socket: &impl AsFd, _bytes_per_second: u64) {}
+
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn bound_unsent(_socket: &impl AsFd, _bytes: u32) {}
 
@@ -250,10 +269,29 @@ mod tests {
             unsent > 0 && unsent as usize <= written,
             "{unsent} of {written}"
         );
+        bound_rate(&near, 125_000);
+        assert_eq!(max_pacing_rate(&near), 125_000);
         let info = tcp_info(&near).expect("Linux says it");
         assert_eq!(info.retransmitted, 0);
         assert!(info.delivery_rate > 0, "{info:?}");
         drop(far);
+    }
+
+    fn max_pacing_rate(socket: &impl AsFd) -> u64 {
+        let mut rate = 0_u64;
+        let mut len = size_of_val(&rate) as libc::socklen_t;
+        // SAFETY: the descriptor is open while it is borrowed, and the kernel writes at most `len` bytes.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MAX_PACING_RATE,
+                (&raw mut rate).cast(),
+                &raw mut len,
+            )
+        };
+        assert_eq!(result, 0);
+        rate
     }
 
     #[test]

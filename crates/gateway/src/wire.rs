@@ -1,6 +1,7 @@
 //! The connection below a lane: any stream of bytes, a count of what really goes over it, TLS included, and what
 //! the kernel knows of it.
 
+mod drain;
 mod records;
 
 use std::{
@@ -23,6 +24,7 @@ use tokio::{
 use tokio_rustls::TlsStream;
 
 use crate::socket::{self, Congestion, TcpInfo};
+use drain::Drain;
 use records::Records;
 
 /// Unsent bytes that a socket may hold: so many that it is never short of any, and so few that control frames,
@@ -167,6 +169,7 @@ struct Rate {
     /// The highest rate so far, and when it was last much higher than before.
     highest: u64,
     grew_at: Option<Instant>,
+    drain: Drain,
 }
 
 impl<S> Counted<S> {
@@ -299,6 +302,7 @@ impl Default for Rate {
             is_known: false,
             highest: 0,
             grew_at: None,
+            drain: Drain::default(),
         }
     }
 }
@@ -323,6 +327,9 @@ impl Rate {
         self.note_growth(now);
         if let Some(bytes) = self.new_bound() {
             socket::bound_unsent(tcp, bytes);
+        }
+        if let Some(bytes_per_second) = self.new_rate_bound(now) {
+            socket::bound_rate(tcp, bytes_per_second);
         }
         self.loses(now)
     }
@@ -381,6 +388,16 @@ impl Rate {
         let least_us = self.info.round_trip_min_us;
         let queued_us = self.info.round_trip_us.saturating_sub(least_us);
         queued_us > least_us / 4 + us
+    }
+
+    /// The most bytes a second that it is to send from now on, if that changes. Other congestion controls than BBR fill
+    /// the queue on purpose.
+    fn new_rate_bound(&mut self, now: Instant) -> Option<u64> {
+        let is_queued =
+            !self.minds_loss && !self.is_starting(now) && self.is_queued_for(PATH_FULL_US);
+        let rate = (!self.info.is_app_limited).then_some(self.info.delivery_rate);
+        let round_trip = Duration::from_micros(self.info.round_trip_min_us.into());
+        self.drain.look(now, round_trip, rate, is_queued)
     }
 
     /// The bound that fits its rate, if that is another than its socket has.

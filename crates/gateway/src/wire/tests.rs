@@ -142,6 +142,21 @@ fn segments_that_the_peer_got_twice_were_not_lost() {
     assert!(rate.loses(now));
 }
 
+#[test]
+fn a_queue_is_drained_under_bbr_alone_and_not_while_the_rate_grows() {
+    let now = Instant::now();
+    let mut rate = rate(20, false);
+    rate.info.round_trip_us = 68_000;
+    assert_eq!(rate.new_rate_bound(now), None, "its queue has a purpose");
+    rate.minds_loss = false;
+    rate.note_growth(now);
+    assert_eq!(rate.new_rate_bound(now), None);
+    let mut later = |ms| rate.new_rate_bound(now + Duration::from_millis(ms));
+    assert_eq!(later(100), Some(1_875_000));
+    assert_eq!(later(150), None);
+    assert_eq!(later(200), Some(u64::MAX));
+}
+
 /// Takes all, and remembers what was to be apart.
 #[derive(Default)]
 struct Taker {
