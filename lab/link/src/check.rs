@@ -13,7 +13,7 @@ use anyhow::{Context, ensure};
 use refrain_relay::Rate;
 use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_socket_send_buffer_size_force};
 
-use crate::{End, Link, LinkConfig};
+use crate::{End, Link, LinkConfig, REORDERED_BY};
 
 const PROBES: u32 = 40;
 const PROBE_BYTES: usize = 64;
@@ -36,8 +36,14 @@ const SLOW_START_ROUND_TRIPS: u32 = 25;
 /// A stream's buffers at both ends: twice the bytes on their way at 1 Gbit/s and 200 ms.
 const BUFFER_BYTES: usize = 50 << 20;
 
-/// Datagrams from which the loss is counted.
-const LOSS_SAMPLE: usize = 4_000;
+/// Datagrams from which the loss and those that are overtaken are counted.
+const SAMPLE: usize = 4_000;
+
+/// Further datagrams than the queue holds, as a share of it, which fill it.
+const OVERFLOW: f64 = 0.2;
+
+/// What a queue may be longer or shorter, as a share of it.
+const QUEUE_TOLERANCE: f64 = 0.1;
 
 /// What a datagram may be late, beside a twentieth of the round trip.
 const LATENESS: Duration = Duration::from_millis(1);
@@ -51,8 +57,23 @@ pub struct Checked {
     pub longest: Duration,
     /// From the far to the near end, as downloads go, if the link has a rate.
     pub rate: Option<Rate>,
+    /// How long the queue in that direction is, if datagrams can fill it.
+    pub queue: Option<Duration>,
     /// The share that was lost, if the link loses any.
     pub loss: Option<f64>,
+    /// The share that was overtaken, if the link holds any back and is fast enough for that.
+    pub late: Option<f64>,
+}
+
+/// What came of many datagrams.
+struct Load {
+    came: usize,
+    /// Those of them that came after a later one.
+    late: usize,
+    /// From the first to the last that came.
+    came_over: Duration,
+    /// From the first to the last that was sent.
+    sent_over: Duration,
 }
 
 /// A socket at each end that knows the other.
@@ -80,9 +101,14 @@ pub(crate) fn check(link: &Link, config: &LinkConfig) -> anyhow::Result<Checked>
     // A stream that loses segments is slower than its link.
     let is_stream = config.rate > Some(Rate::mbit(DATAGRAMS_MBIT_MAX));
     let measurable = config.rate.filter(|_| !is_stream || config.loss == 0.0);
-    let rate = measurable
-        .map(|rate| measured_rate(link, rate, asked))
-        .transpose()?;
+    let (rate, queue) = match measurable {
+        None => (None, None),
+        Some(_) if is_stream => (Some(rate_of_stream(link, asked)?), None),
+        Some(rate) => {
+            let (rate, queue) = measured_queue(link, rate, config.queue)?;
+            (Some(rate), Some(queue))
+        }
+    };
     if let (Some(measured), Some(asked)) = (rate, config.rate) {
         // What is lost does not come.
         let asked = asked.bits() as f64 * (1.0 - config.loss);
@@ -92,26 +118,59 @@ pub(crate) fn check(link: &Link, config: &LinkConfig) -> anyhow::Result<Checked>
             "the link carries {measured}, {ratio:.3} of the requested rate: this machine is too busy"
         );
     }
-    let loss = match config.loss > 0.0 {
-        true => Some(measured_loss(link, config.rate)?),
-        false => None,
-    };
-    if let Some(measured) = loss {
-        // Four standard deviations.
-        let spread = 4.0 * (config.loss * (1.0 - config.loss) / LOSS_SAMPLE as f64).sqrt();
+    if let (Some(measured), Some(rate)) = (queue, config.rate) {
+        let datagram = rate.time_for((LOAD_BYTES + HEADER_BYTES) as u64);
+        let tolerance = config.queue.mul_f64(QUEUE_TOLERANCE) + 2 * datagram + LATENESS;
         ensure!(
-            (measured - config.loss).abs() <= spread,
-            "{:.2} % of datagrams are lost instead of {:.2} %",
-            100.0 * measured,
-            100.0 * config.loss
+            measured.abs_diff(config.queue) <= tolerance,
+            "a full queue takes {measured:.1?} instead of {:?}: this machine is too busy",
+            config.queue
         );
     }
+    let (loss, late) = shares(link, config)?;
     Ok(Checked {
         round_trip,
         longest,
         rate,
+        queue,
         loss,
+        late,
     })
+}
+
+/// The shares of datagrams that are lost and overtaken, where the link is to lose or to hold back some.
+fn shares(link: &Link, config: &LinkConfig) -> anyhow::Result<(Option<f64>, Option<f64>)> {
+    let rate = (config.rate)
+        .map_or(2e8, |rate| 0.5 * rate.bits() as f64)
+        .min(2e8);
+    // On a slow link the next datagram comes too late to overtake.
+    let overtakes = 2 * pause(rate) < REORDERED_BY;
+    let (loses, reorders) = (config.loss > 0.0, config.reorder > 0.0 && overtakes);
+    if !loses && !reorders {
+        return Ok((None, None));
+    }
+    let load = load(link, rate, 0, SAMPLE)?;
+    let loss = 1.0 - load.came as f64 / SAMPLE as f64;
+    let late = load.late as f64 / load.came.max(1) as f64;
+    if loses {
+        ensure_share(loss, config.loss, "lost")?;
+    }
+    if reorders {
+        ensure_share(late, config.reorder, "overtaken")?;
+    }
+    Ok((loses.then_some(loss), reorders.then_some(late)))
+}
+
+fn ensure_share(measured: f64, asked: f64, what: &str) -> anyhow::Result<()> {
+    // Four standard deviations.
+    let spread = 4.0 * (asked * (1.0 - asked) / SAMPLE as f64).sqrt();
+    ensure!(
+        (measured - asked).abs() <= spread,
+        "{:.2} % of datagrams are {what} instead of {:.2} %",
+        100.0 * measured,
+        100.0 * asked
+    );
+    Ok(())
 }
 
 /// The median and the longest but two.
@@ -153,44 +212,65 @@ fn round_trips(link: &Link, asked: Duration) -> anyhow::Result<(Duration, Durati
     Ok((took[took.len() / 2], took[took.len() - 3]))
 }
 
-/// Sends datagrams from the far end at `rate`; says how many came, and over which time.
-fn load(link: &Link, rate: f64, count: usize) -> anyhow::Result<(usize, Duration)> {
+/// The time between two datagrams at `rate` bits a second.
+fn pause(rate: f64) -> Duration {
+    Duration::from_secs_f64(8.0 * (LOAD_BYTES + HEADER_BYTES) as f64 / rate)
+}
+
+/// Sends datagrams from the far end: `burst` at once, then `count` at `rate`.
+fn load(link: &Link, rate: f64, burst: usize, count: usize) -> anyhow::Result<Load> {
     let [near, far] = sockets(link)?;
     near.set_read_timeout(Some(Duration::from_millis(800)))?;
-    let pause = Duration::from_secs_f64(8.0 * (LOAD_BYTES + HEADER_BYTES) as f64 / rate);
+    set_socket_recv_buffer_size_force(&near, BUFFER_BYTES)?;
+    let pause = pause(rate);
     thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut datagram = [0; LOAD_BYTES];
-            let (mut came, mut first, mut last) = (0, None, Instant::now());
+            let (mut came, mut late, mut next) = (0, 0, 0);
+            let (mut first, mut last) = (None, Instant::now());
             while near.recv(&mut datagram).is_ok() {
                 last = Instant::now();
                 first.get_or_insert(last);
                 came += 1;
+                let [a, b, c, d, ..] = datagram;
+                let number = u32::from_be_bytes([a, b, c, d]);
+                late += usize::from(number < next);
+                next = next.max(number + 1);
             }
-            (came, first.map_or(Duration::ZERO, |first| last - first))
+            let came_over = first.map_or(Duration::ZERO, |first| last - first);
+            (came, late, came_over)
         });
         let began = Instant::now();
-        for number in 0..count {
-            let due = pause * number as u32;
+        for number in 0..burst + count {
+            let due = pause * number.saturating_sub(burst) as u32;
             thread::sleep(due.saturating_sub(began.elapsed()));
+            let mut datagram = [0; LOAD_BYTES];
+            datagram[..4].copy_from_slice(&(number as u32).to_be_bytes());
             // A socket that is full for a moment drops it.
-            let _ = far.send(&[0; LOAD_BYTES]);
+            let _ = far.send(&datagram);
         }
-        reader.join().ok().context("a reader thread failed")
+        let sent_over = began.elapsed();
+        let (came, late, came_over) = reader.join().ok().context("a reader thread failed")?;
+        Ok(Load {
+            came,
+            late,
+            came_over,
+            sent_over,
+        })
     })
 }
 
-fn measured_rate(link: &Link, rate: Rate, round_trip: Duration) -> anyhow::Result<Rate> {
-    if rate > Rate::mbit(DATAGRAMS_MBIT_MAX) {
-        return rate_of_stream(link, round_trip);
-    }
+/// The rate of a link whose queue stays full, and how long it is: so much later than it was sent, the last datagram comes.
+fn measured_queue(link: &Link, rate: Rate, queue: Duration) -> anyhow::Result<(Rate, Duration)> {
     let bits = 8.0 * (LOAD_BYTES + HEADER_BYTES) as f64;
     let offered = 1.1 * rate.bits() as f64;
     let count = (offered / bits * LOAD_LASTS.as_secs_f64()).max(20.0) as usize;
-    let (came, over) = load(link, offered, count)?;
-    ensure!(came > 2, "no data crosses the link");
-    let measured = (came - 1) as f64 * bits / over.as_secs_f64();
-    Rate::bits_per_second(measured as u64).context("the measured rate is zero")
+    let held = rate.bits() as f64 * queue.as_secs_f64() / bits;
+    let load = load(link, offered, (held * (1.0 + OVERFLOW)) as usize, count)?;
+    ensure!(load.came > 2, "no data crosses the link");
+    let measured = (load.came - 1) as f64 * bits / load.came_over.as_secs_f64();
+    let measured = Rate::bits_per_second(measured as u64).context("the measured rate is zero")?;
+    Ok((measured, load.came_over.saturating_sub(load.sent_over)))
 }
 
 /// What one TCP connection carries once it has begun, headers included.
@@ -237,12 +317,6 @@ fn rate_of_stream(link: &Link, round_trip: Duration) -> anyhow::Result<Rate> {
     })
 }
 
-fn measured_loss(link: &Link, rate: Option<Rate>) -> anyhow::Result<f64> {
-    let rate = rate.map_or(2e8, |rate| 0.5 * rate.bits() as f64).min(2e8);
-    let (came, _) = load(link, rate, LOSS_SAMPLE)?;
-    Ok(1.0 - came as f64 / LOSS_SAMPLE as f64)
-}
-
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -253,8 +327,14 @@ impl fmt::Display for Checked {
         if let Some(rate) = self.rate {
             write!(f, ", {rate}")?;
         }
+        if let Some(queue) = self.queue {
+            write!(f, ", a queue of {queue:.1?}")?;
+        }
         if let Some(loss) = self.loss {
             write!(f, ", {:.2} % lost", 100.0 * loss)?;
+        }
+        if let Some(late) = self.late {
+            write!(f, ", {:.2} % late", 100.0 * late)?;
         }
         Ok(())
     }
@@ -273,6 +353,7 @@ mod tests {
             rate: Some(Rate::mbit(50)),
             delay: Duration::from_millis(20),
             loss: 0.02,
+            reorder: 0.05,
             ..LinkConfig::default()
         };
         let Some(link) = Link::for_test(config.clone())? else {
@@ -306,6 +387,27 @@ mod tests {
                     ..config.clone()
                 },
                 "are lost",
+            ),
+            (
+                LinkConfig {
+                    queue: Duration::from_millis(60),
+                    ..config.clone()
+                },
+                "a full queue takes",
+            ),
+            (
+                LinkConfig {
+                    queue: Duration::from_millis(150),
+                    ..config.clone()
+                },
+                "a full queue takes",
+            ),
+            (
+                LinkConfig {
+                    reorder: 0.2,
+                    ..config.clone()
+                },
+                "are overtaken",
             ),
         ];
         for (other, says) in wrong {
