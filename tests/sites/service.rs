@@ -165,6 +165,41 @@ fn redirects_within_the_site_and_to_its_other_hosts_stay_with_the_listener() {
 }
 
 #[test]
+fn a_redirect_with_the_fields_of_its_file_is_one_for_get_alone() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let other = Nginx::start_with_tls_and_lines("location = /file { return 200 content; }");
+    let host = site_of(&other)["https://".len()..].to_owned();
+    let nginx = Nginx::start_with_tls_and_lines(&format!(
+        "location /model {{ add_header X-Linked-Size 7 always; add_header X-Xet-Hash 1 always;
+             return 302 https://{host}/file; }}
+         location /plain {{ return 302 https://{host}/file; }}"
+    ));
+    let site = format!("{},{host}", site_of(&nginx));
+    let authorities = [&nginx, &other].map(|nginx| nginx.certificate().display().to_string());
+    let trust = [
+        "--origin-ca",
+        &authorities[0],
+        "--origin-ca",
+        &authorities[1],
+    ];
+    let (_pair, listen) = served(&site, &trust);
+    let url = |path: &str| format!("http://{listen}/{path}");
+    let ask = |options: &[&str]| String::from_utf8(curl(options)).expect("text");
+    let described = ask(&["--head", &url("model")]).to_lowercase();
+    assert!(described.starts_with("http/1.1 302"), "{described}");
+    assert!(described.contains("x-linked-size: 7"), "{described}");
+    for removed in ["location:", "x-xet-hash"] {
+        assert!(!described.contains(removed), "{described}");
+    }
+    assert_eq!(ask(&["--location", &url("model")]), "content");
+    let redirect = format!("location: /_refrain/{host}/file");
+    let plain = ask(&["--head", &url("plain")]).to_lowercase();
+    assert!(plain.contains(&redirect), "{plain}");
+}
+
+#[test]
 fn clients_that_speak_tls_reach_a_site_by_its_own_name() {
     if !are_installed(PROGRAMS) {
         return;

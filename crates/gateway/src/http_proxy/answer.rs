@@ -490,7 +490,7 @@ fn frame(
     let secret = fields::push_end_to_end(&mut head, received, &without, minor);
     head.extend(secret);
     if let Some(served) = served {
-        served.push_fields(&mut head, received);
+        served.push_fields(&mut head, received, terms.is_head);
         if !served.fields_of_index(code, is_changed).is_empty() {
             served.push_fields_of_index(&mut head, received, is_changed);
         }

@@ -319,8 +319,8 @@ impl Served {
         }
     }
 
-    /// Appends those fields, for the listener's clients.
-    pub(super) fn push_fields(&self, head: &mut Vec<u8>, received: &[Header]) {
+    /// Appends those fields, for the listener's clients. The answer may be one to HEAD.
+    pub(super) fn push_fields(&self, head: &mut Vec<u8>, received: &[Header], is_to_head: bool) {
         if self.service.is_by_own_name {
             return;
         }
@@ -329,6 +329,16 @@ impl Served {
                 let own = str::from_utf8(value)
                     .ok()
                     .and_then(|url| self.own_path(url));
+                // Clients of Hugging Face want these fields, and follow a redirect that stays with the listener. Without
+                // a redirect, they ask for the file at the same URL.
+                if is_to_head
+                    && own
+                        .as_ref()
+                        .is_some_and(|own| own.path.starts_with(OTHER_HOSTS))
+                    && fields::values(received, "X-Linked-Size").next().is_some()
+                {
+                    continue;
+                }
                 let value = own.as_ref().map_or(value, |own| own.path.as_bytes());
                 fields::push(head, name, value);
             }

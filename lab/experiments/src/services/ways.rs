@@ -5,6 +5,7 @@ use std::{fs, net::SocketAddr, path::Path, process::Command};
 use nix::unistd::Pid;
 use refrain_relay::addresses::free_address;
 
+use super::load::h2load;
 use crate::processes::{Gateways, Running, Setup, ok};
 
 /// The name of the site and of all programs before it.
@@ -17,6 +18,11 @@ pub(super) const OBJECT_BYTES: usize = 1_024;
 pub(super) const DIRECT: &str = "direct";
 pub(super) const NGINX: &str = "nginx twice";
 pub(super) const PAIR: &str = "pair";
+pub(super) const FULL_PAIR: &str = "pair, full caches";
+
+/// What fills the caches of a pair: more than one holds by default.
+const LARGE_BYTES: usize = 8 << 20;
+const LARGE_REQUESTS: usize = 20;
 
 /// A way to the site.
 pub(super) struct Way {
@@ -24,7 +30,7 @@ pub(super) struct Way {
     pub start: fn(&Site, &Path) -> anyhow::Result<Ready>,
 }
 
-pub(super) const WAYS: [Way; 3] = [
+pub(super) const WAYS: [Way; 4] = [
     Way {
         name: DIRECT,
         start: |site, _| {
@@ -53,6 +59,15 @@ pub(super) const WAYS: [Way; 3] = [
         name: PAIR,
         start: |site, refrain| site.pair(refrain, &[]),
     },
+    Way {
+        name: FULL_PAIR,
+        start: |site, refrain| {
+            let pair = site.pair(refrain, &[])?;
+            let requests = LARGE_REQUESTS.to_string();
+            ok(&mut h2load(&pair, "large", &["--requests", &requests]))?;
+            Ok(pair)
+        },
+    },
 ];
 
 /// What clients connect to, until dropped.
@@ -79,12 +94,14 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// One that serves an object.
+    /// One that serves a small and a large object.
     pub(super) fn start() -> anyhow::Result<Site> {
         let folder = tempfile::tempdir()?;
-        let mut object = vec![0; OBJECT_BYTES];
-        fastrand::fill(&mut object);
-        fs::write(folder.path().join("object"), object)?;
+        for (name, bytes) in [("object", OBJECT_BYTES), ("large", LARGE_BYTES)] {
+            let mut object = vec![0; bytes];
+            fastrand::fill(&mut object);
+            fs::write(folder.path().join(name), object)?;
+        }
         let root = format!("root {};", folder.path().display());
         Site::of(folder, &root)
     }
