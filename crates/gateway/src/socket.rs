@@ -186,11 +186,12 @@ pub(crate) fn bound_unsent(socket: &impl AsFd, bytes: u32) {
     let _ = socket2::SockRef::from(socket).set_tcp_notsent_lowat(bytes);
 }
 
-/// Bounds the bytes a second that the connection sends. It may be gone already.
+/// Bounds the bytes a second that the connection sends; `u64::MAX` is no bound. It may be gone already.
 #[cfg(target_os = "linux")]
 pub(crate) fn bound_rate(socket: &impl AsFd, bytes_per_second: u64) {
-    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one number. One before Linux 4.20 reads
-    // the first half of it, and has nothing faster than that.
+    // As long as the kernel's own, where all bits set is no bound.
+    let bytes_per_second = libc::c_ulong::try_from(bytes_per_second).unwrap_or(libc::c_ulong::MAX);
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one number.
     let _ = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -271,6 +272,8 @@ mod tests {
         );
         bound_rate(&near, 125_000);
         assert_eq!(max_pacing_rate(&near), 125_000);
+        bound_rate(&near, u64::MAX);
+        assert_eq!(max_pacing_rate(&near), u64::MAX);
         let info = tcp_info(&near).expect("Linux says it");
         assert_eq!(info.retransmitted, 0);
         assert!(info.delivery_rate > 0, "{info:?}");

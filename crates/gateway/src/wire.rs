@@ -55,6 +55,9 @@ const PATH_FULL_US: u32 = 5_000;
 const STARTING_ROUND_TRIPS: u32 = 2;
 const GROWTH: f64 = 1.25;
 
+/// BBR keeps so many segments on the path, however short the round trip is.
+const OWN_SEGMENTS: u32 = 8;
+
 /// How often the rate is asked for.
 const RATE_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -170,6 +173,8 @@ struct Rate {
     highest: u64,
     grew_at: Option<Instant>,
     drain: Drain,
+    /// The highest rate of late that the path limited.
+    recent: u64,
 }
 
 impl<S> Counted<S> {
@@ -303,6 +308,7 @@ impl Default for Rate {
             highest: 0,
             grew_at: None,
             drain: Drain::default(),
+            recent: 0,
         }
     }
 }
@@ -393,11 +399,23 @@ impl Rate {
     /// The most bytes a second that it is to send from now on, if that changes. Other congestion controls than BBR fill
     /// the queue on purpose.
     fn new_rate_bound(&mut self, now: Instant) -> Option<u64> {
-        let is_queued =
-            !self.minds_loss && !self.is_starting(now) && self.is_queued_for(PATH_FULL_US);
-        let rate = (!self.info.is_app_limited).then_some(self.info.delivery_rate);
-        let round_trip = Duration::from_micros(self.info.round_trip_min_us.into());
-        self.drain.look(now, round_trip, rate, is_queued)
+        // A rate is that of one moment, and low after a pause of the path.
+        if !self.info.is_app_limited {
+            let before = self.recent - self.recent / 8;
+            self.recent = before.max(self.info.delivery_rate);
+        }
+        let own_us = u64::from(OWN_SEGMENTS * self.info.segment_bytes) * 1_000_000;
+        let least_us = u64::from(self.info.round_trip_min_us);
+        let usual_us = (least_us / 4).max(own_us / self.recent.max(1))
+            + u64::from(PATH_FULL_US.max(2 * self.info.round_trip_deviation_us));
+        let queued_us = u64::from(self.info.round_trip_us).saturating_sub(least_us);
+        let round_trip = Duration::from_micros(least_us);
+        // On a shorter path the queue is short too, and a look would be many round trips after the one before.
+        let is_queued = !self.minds_loss
+            && !self.is_starting(now)
+            && round_trip >= RATE_INTERVAL
+            && queued_us > usual_us;
+        self.drain.look(now, round_trip, self.recent, is_queued)
     }
 
     /// The bound that fits its rate, if that is another than its socket has.

@@ -120,7 +120,11 @@ pub(crate) fn check(link: &Link, config: &LinkConfig) -> anyhow::Result<Checked>
     }
     if let (Some(measured), Some(rate)) = (queue, config.rate) {
         let datagram = rate.time_for((LOAD_BYTES + HEADER_BYTES) as u64);
-        let tolerance = config.queue.mul_f64(QUEUE_TOLERANCE) + 2 * datagram + LATENESS;
+        let held_back = match config.reorder > 0.0 {
+            true => REORDERED_BY,
+            false => Duration::ZERO,
+        };
+        let tolerance = config.queue.mul_f64(QUEUE_TOLERANCE) + 2 * datagram + LATENESS + held_back;
         ensure!(
             measured.abs_diff(config.queue) <= tolerance,
             "a full queue takes {measured:.1?} instead of {:?}: this machine is too busy",

@@ -202,7 +202,8 @@ impl Link {
         &self.wires[from as usize]
     }
 
-    /// Measures the link and compares it with its settings, in some two seconds. The queue is measured up to 200 Mbit/s,
+    /// Measures the link and compares it with its settings, in two seconds or more. Where it loses or holds back packets, it
+    /// takes as long as 8,000 of them. The queue is measured up to 200 Mbit/s,
     /// since programs cannot fill a faster one.
     ///
     /// # Errors

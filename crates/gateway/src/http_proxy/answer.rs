@@ -398,21 +398,21 @@ fn rewrite(
         let (Some(code @ 100..), Some(minor)) = (answer.code, answer.version) else {
             return Err(Malformed);
         };
+        let of_file = served
+            .filter(|_| terms.is_head)
+            .and_then(|served| served.fields_of_file(code, answer.headers));
+        let (code, reason, received) = match &of_file {
+            Some(fields) => (200, "OK", &fields[..]),
+            None => (code, answer.reason.unwrap_or_default(), &*answer.headers),
+        };
         let mut rewritten = Vec::with_capacity(head.len() + 64);
         rewritten.extend(b"HTTP/1.1 ");
         rewritten.extend(code.to_string().as_bytes());
         rewritten.push(b' ');
-        rewritten.extend(answer.reason.unwrap_or_default().as_bytes());
+        rewritten.extend(reason.as_bytes());
         rewritten.extend(b"\r\n");
         let line = (code, minor);
-        frame(
-            rewritten,
-            line,
-            answer.headers,
-            terms,
-            served,
-            is_request_sent,
-        )
+        frame(rewritten, line, received, terms, served, is_request_sent)
     })
 }
 
@@ -490,7 +490,7 @@ fn frame(
     let secret = fields::push_end_to_end(&mut head, received, &without, minor);
     head.extend(secret);
     if let Some(served) = served {
-        served.push_fields(&mut head, received, terms.is_head);
+        served.push_fields(&mut head, received);
         if !served.fields_of_index(code, is_changed).is_empty() {
             served.push_fields_of_index(&mut head, received, is_changed);
         }

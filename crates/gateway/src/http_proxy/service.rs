@@ -319,8 +319,41 @@ impl Served {
         }
     }
 
-    /// Appends those fields, for the listener's clients. The answer may be one to HEAD.
-    pub(super) fn push_fields(&self, head: &mut Vec<u8>, received: &[Header], is_to_head: bool) {
+    /// The fields of an answer to HEAD, if it describes a file of another host to which it redirects, as Hugging Face
+    /// does. Its clients take the file's place from such an answer, and would follow a redirect that stays with the
+    /// listener, to an answer without the description. With these fields and no redirect, they get the file by the same
+    /// URL.
+    pub(super) fn fields_of_file<'a>(
+        &self,
+        code: u16,
+        received: &'a [Header<'a>],
+    ) -> Option<Vec<Header<'a>>> {
+        let size = fields::values(received, "X-Linked-Size").next()?;
+        let place = fields::values(received, "Location").next()?;
+        let own = self.own_path(str::from_utf8(place).ok()?)?;
+        if !(300..400).contains(&code) || !own.path.starts_with(OTHER_HOSTS) {
+            return None;
+        }
+        let of_redirect = [
+            "Location",
+            "Content-Length",
+            "Content-Type",
+            "Transfer-Encoding",
+        ];
+        let is_of_file = |field: &&Header| {
+            let is_it = |name: &&str| field.name.eq_ignore_ascii_case(name);
+            !of_redirect.iter().any(is_it)
+        };
+        let mut of_file: Vec<Header> = received.iter().filter(is_of_file).copied().collect();
+        of_file.push(Header {
+            name: "Content-Length",
+            value: size,
+        });
+        Some(of_file)
+    }
+
+    /// Appends those fields, for the listener's clients.
+    pub(super) fn push_fields(&self, head: &mut Vec<u8>, received: &[Header]) {
         if self.service.is_by_own_name {
             return;
         }
@@ -329,16 +362,6 @@ impl Served {
                 let own = str::from_utf8(value)
                     .ok()
                     .and_then(|url| self.own_path(url));
-                // Clients of Hugging Face want these fields, and follow a redirect that stays with the listener. Without
-                // a redirect, they ask for the file at the same URL.
-                if is_to_head
-                    && own
-                        .as_ref()
-                        .is_some_and(|own| own.path.starts_with(OTHER_HOSTS))
-                    && fields::values(received, "X-Linked-Size").next().is_some()
-                {
-                    continue;
-                }
                 let value = own.as_ref().map_or(value, |own| own.path.as_bytes());
                 fields::push(head, name, value);
             }

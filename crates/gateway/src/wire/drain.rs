@@ -4,7 +4,7 @@
 //! acknowledgement that comes a millisecond late makes one of them seem 2 % too high: on the path of 10 Mbit/s on which
 //! this was measured, 20 to 50 ms of packets then wait for good, and keystrokes on other lanes behind them. So a
 //! connection that sees a queue sends more slowly until it is gone, for two round trips at most. The next ten are its
-//! own. If others made the queue, it gives them no more than a twentieth of its rate.
+//! own. So it gives up a twentieth of its rate at most, if others made the queue or the path has become longer.
 
 use std::time::{Duration, Instant};
 
@@ -12,44 +12,47 @@ use std::time::{Duration, Instant};
 const SLOW_ROUND_TRIPS: u32 = 2;
 const NEXT_ROUND_TRIPS: u32 = 12;
 
+/// Where looks are further apart than that: so many times as long as it sent more slowly, up to this time. One that was
+/// idle meanwhile did not send more slowly.
+const NEXT: u32 = 5;
+const SLOW_MAX: Duration = Duration::from_millis(200);
+
 /// How much it sends meanwhile, of its rate: as BBR does after it has looked for more.
 const SLOW_SHARE: f64 = 0.75;
 
 #[derive(Debug, Default)]
 pub(super) struct Drain {
-    /// When it is to send as it likes again. None while it does.
-    until: Option<Instant>,
-    /// When it last began.
+    /// When it began to send more slowly, while it does.
     began: Option<Instant>,
+    /// When it may again.
+    next: Option<Instant>,
 }
 
 impl Drain {
     /// The most bytes a second that the connection is to send from now on, if that changes: `u64::MAX` is no bound. It
-    /// sends `rate` now, if that is known, and `is_queued` says whether packets wait on the path.
+    /// sends `rate` now, 0 if that is unknown, and `is_queued` says whether packets wait on the path.
     pub(super) fn look(
         &mut self,
         now: Instant,
         round_trip: Duration,
-        rate: Option<u64>,
+        rate: u64,
         is_queued: bool,
     ) -> Option<u64> {
-        if let Some(until) = self.until {
-            if now < until && is_queued {
+        if let Some(began) = self.began {
+            let slow = now.duration_since(began);
+            if slow < SLOW_ROUND_TRIPS * round_trip && is_queued {
                 return None;
             }
-            self.until = None;
+            self.began = None;
+            let next = began + NEXT_ROUND_TRIPS * round_trip;
+            self.next = Some(next.max(now + NEXT * slow.min(SLOW_MAX)));
             return Some(u64::MAX);
         }
-        let next = self
-            .began
-            .map(|began| began + NEXT_ROUND_TRIPS * round_trip);
-        if !is_queued || next.is_some_and(|next| now < next) {
+        if !is_queued || rate == 0 || self.next.is_some_and(|next| now < next) {
             return None;
         }
-        let slow = rate? as f64 * SLOW_SHARE;
         self.began = Some(now);
-        self.until = Some(now + SLOW_ROUND_TRIPS * round_trip);
-        Some(slow as u64)
+        Some((rate as f64 * SLOW_SHARE) as u64)
     }
 }
 
@@ -60,40 +63,43 @@ mod tests {
     const ROUND_TRIP: Duration = Duration::from_millis(50);
 
     #[test]
-    fn a_queue_is_answered_for_two_of_twelve_round_trips() {
-        let (began, mut drain) = (Instant::now(), Drain::default());
-        let mut bound = u64::MAX;
-        let mut slow_ms = 0;
-        for ms in 0..6_000 {
-            let now = began + Duration::from_millis(ms);
-            bound = drain
-                .look(now, ROUND_TRIP, Some(1_000_000), true)
-                .unwrap_or(bound);
-            assert!(bound == 750_000 || bound == u64::MAX);
-            slow_ms += u64::from(bound != u64::MAX);
+    fn a_queue_that_stays_is_answered_for_a_sixth_of_the_time() {
+        let cases = [(50, 1), (50, 20), (1, 20), (10, 80), (600, 20), (0, 20)];
+        for (round_trip_ms, look_ms) in cases {
+            let (began, mut drain) = (Instant::now(), Drain::default());
+            let round_trip = Duration::from_millis(round_trip_ms);
+            let (mut bound, mut slow_ms) = (u64::MAX, 0);
+            for ms in (0..60_000).step_by(look_ms) {
+                let now = began + Duration::from_millis(ms);
+                let new_bound = drain.look(now, round_trip, 1_000_000, true);
+                bound = new_bound.unwrap_or(bound);
+                assert!(bound == 750_000 || bound == u64::MAX);
+                slow_ms += usize::from(bound != u64::MAX) * look_ms;
+            }
+            let share = slow_ms as f64 / 60e3;
+            assert!(
+                (0.1..0.19).contains(&share),
+                "{round_trip_ms}, {look_ms}: {share}"
+            );
         }
-        assert_eq!(slow_ms, 1_000);
     }
 
     #[test]
     fn a_bound_ends_with_the_queue_or_its_time() {
         let (began, mut drain) = (Instant::now(), Drain::default());
         let mut look = |ms, rate, is_queued| {
-            drain.look(
-                began + Duration::from_millis(ms),
-                ROUND_TRIP,
-                rate,
-                is_queued,
-            )
+            let now = began + Duration::from_millis(ms);
+            drain.look(now, ROUND_TRIP, rate, is_queued)
         };
-        assert_eq!(look(0, Some(1_000), false), None);
-        assert_eq!(look(1, None, true), None);
-        assert_eq!(look(2, Some(1_000), true), Some(750));
-        assert_eq!(look(50, None, true), None);
-        assert_eq!(look(60, None, false), Some(u64::MAX));
-        assert_eq!(look(61, Some(1_000), true), None, "too early");
-        assert_eq!(look(602, Some(2_000), true), Some(1_500));
-        assert_eq!(look(9_000, Some(1), true), Some(u64::MAX));
-        assert_eq!(look(9_001, None, false), None);
+        assert_eq!(look(0, 1_000, false), None);
+        assert_eq!(look(1, 0, true), None, "the rate is unknown");
+        assert_eq!(look(2, 1_000, true), Some(750));
+        assert_eq!(look(50, 1_000, true), None);
+        assert_eq!(look(60, 1_000, false), Some(u64::MAX));
+        assert_eq!(look(61, 1_000, true), None, "too early");
+        assert_eq!(look(602, 2_000, true), Some(1_500));
+        let idle = look(9_000, 1_000, true);
+        assert_eq!(idle, Some(u64::MAX), "idle meanwhile");
+        assert_eq!(look(10_001, 1_000, true), Some(750));
     }
 }

@@ -151,10 +151,46 @@ fn a_queue_is_drained_under_bbr_alone_and_not_while_the_rate_grows() {
     rate.minds_loss = false;
     rate.note_growth(now);
     assert_eq!(rate.new_rate_bound(now), None);
-    let mut later = |ms| rate.new_rate_bound(now + Duration::from_millis(ms));
-    assert_eq!(later(100), Some(1_875_000));
-    assert_eq!(later(150), None);
-    assert_eq!(later(200), Some(u64::MAX));
+    let mut later = |ms, is_app_limited| {
+        rate.info.is_app_limited = is_app_limited;
+        rate.new_rate_bound(now + Duration::from_millis(ms))
+    };
+    assert_eq!(later(100, false), Some(1_875_000));
+    assert_eq!(later(150, false), None);
+    assert_eq!(later(200, true), Some(u64::MAX));
+}
+
+#[test]
+fn a_queue_is_more_than_own_segments_and_differences_of_round_trips() {
+    let drains = |mbit, queued_us, deviation_us| {
+        let mut rate = rate(mbit, false);
+        rate.minds_loss = false;
+        rate.info.segment_bytes = 1_448;
+        rate.info.round_trip_us += queued_us;
+        rate.info.round_trip_deviation_us = deviation_us;
+        rate.new_rate_bound(Instant::now()).is_some()
+    };
+    // Eight segments take 93 ms, and 9.
+    for (mbit, usual_us) in [(1, 97_672), (10, 17_500)] {
+        assert!(!drains(mbit, usual_us, 0));
+        assert!(drains(mbit, usual_us + 1, 0));
+        assert!(!drains(mbit, usual_us + 1, 3_000));
+    }
+}
+
+#[test]
+fn a_rate_after_a_pause_bounds_nothing_to_itself() {
+    let mut short = rate(20, false);
+    short.minds_loss = false;
+    (short.info.round_trip_min_us, short.info.round_trip_us) = (19_999, 90_000);
+    assert_eq!(short.new_rate_bound(Instant::now()), None, "a short path");
+    let mut rate = rate(20, false);
+    rate.minds_loss = false;
+    assert_eq!(rate.new_rate_bound(Instant::now()), None);
+    rate.info.delivery_rate /= 20;
+    rate.info.round_trip_us = 90_000;
+    let bound = rate.new_rate_bound(Instant::now());
+    assert_eq!(bound, Some(1_640_625), "of the rate before the pause");
 }
 
 /// Takes all, and remembers what was to be apart.
