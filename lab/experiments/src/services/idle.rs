@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use super::{load::h2load, ways::Site};
+use super::ways::{Site, h2load};
 use crate::processes::{Running, resident_bytes, wait};
 
 /// Connections of clients, and the streams of each that are compared with a single one.

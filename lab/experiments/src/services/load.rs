@@ -1,12 +1,12 @@
 //! Requests at a steady rate, by h2load.
 
-use std::{fs, process::Command, time::Duration};
+use std::{fs, time::Duration};
 
 use anyhow::{Context, ensure};
 use nix::{time::clock_getcpuclockid, unistd::Pid};
 use serde::Serialize;
 
-use super::ways::{HOST, Ready};
+use super::ways::{Ready, h2load};
 use crate::processes::ok;
 
 /// Clients, each with a connection and a request at a time, and the requests of all in a second.
@@ -44,17 +44,6 @@ pub(super) struct Requests {
     pub p99: f64,
     /// CPU time per request of the processes between the clients and the site.
     pub cpu: Vec<f64>,
-}
-
-/// A client that asks for `path` by h2load, with further options.
-pub(super) fn h2load(ready: &Ready, path: &str, options: &[&str]) -> Command {
-    let port = ready.address.port();
-    let mut command = Command::new("h2load");
-    command
-        .args(["--threads", "1", "--connect-to", &ready.address.to_string()])
-        .args(options)
-        .arg(format!("https://{HOST}:{port}/{path}"));
-    command
 }
 
 /// Makes the requests.

@@ -58,7 +58,7 @@ pub(super) fn page(report: &Report) -> anyhow::Result<String> {
          that stay open.\n\
          - *{PAIR}*: a near end that serves the site by its own name, and a far end, with default options. They have just\n  \
          started: while they fill their caches, the system clears memory for them.\n\
-         - *{FULL_PAIR}*: the same after 160 MiB of answers, so that no more memory is needed.\n\
+         - *{FULL_PAIR}*: the same after 160 MiB of answers. No more memory is needed then.\n\
          - *CPU*: of both programs between the clients and the site, per request.\n\n\
          | | | median, ms | 99th percentile, ms | CPU near, µs | CPU far, µs |\n\
          |---|---|--:|--:|--:|--:|\n",

@@ -5,11 +5,10 @@ use std::{fs, net::SocketAddr, path::Path, process::Command};
 use nix::unistd::Pid;
 use refrain_relay::addresses::free_address;
 
-use super::load::h2load;
 use crate::processes::{Gateways, Running, Setup, ok};
 
 /// The name of the site and of all programs before it.
-pub(super) const HOST: &str = "localhost";
+const HOST: &str = "localhost";
 
 /// What clients get.
 pub(super) const OBJECT_BYTES: usize = 1_024;
@@ -84,6 +83,17 @@ struct Nginx {
     address: SocketAddr,
     running: Running,
     _folder: tempfile::TempDir,
+}
+
+/// A client that asks for `path` by h2load, with further options.
+pub(super) fn h2load(ready: &Ready, path: &str, options: &[&str]) -> Command {
+    let port = ready.address.port();
+    let mut command = Command::new("h2load");
+    command
+        .args(["--threads", "1", "--connect-to", &ready.address.to_string()])
+        .args(options)
+        .arg(format!("https://{HOST}:{port}/{path}"));
+    command
 }
 
 /// The site, until dropped.
