@@ -34,11 +34,22 @@ fn served_by(nginx: &Nginx) -> (Pair, SocketAddr) {
     served(&site_of(nginx), &["--origin-ca", &certificate])
 }
 
+/// The same with another host of the site, which it gives.
+fn served_with_other(nginx: &Nginx, other: &Nginx) -> (Pair, SocketAddr, String) {
+    let [first, second] = [nginx, other].map(|nginx| nginx.certificate().display().to_string());
+    let host = authority_of(other);
+    let site = format!("{},{host}", site_of(nginx));
+    let trust = ["--origin-ca", &first, "--origin-ca", &second];
+    let (pair, listen) = served(&site, &trust);
+    (pair, listen, host)
+}
+
+fn authority_of(nginx: &Nginx) -> String {
+    format!("localhost:{}", nginx.https.expect("it has TLS").port())
+}
+
 fn site_of(nginx: &Nginx) -> String {
-    format!(
-        "https://localhost:{}",
-        nginx.https.expect("it has TLS").port()
-    )
+    format!("https://{}", authority_of(nginx))
 }
 
 fn curl(arguments: &[&str]) -> Vec<u8> {
@@ -133,19 +144,7 @@ fn redirects_within_the_site_and_to_its_other_hosts_stay_with_the_listener() {
          location = /other {{ {to_other}; }}
          location = /seen {{ return 200 \"own $http_authorization\"; }}"
     ));
-    let site = format!(
-        "{},{}",
-        site_of(&nginx),
-        &site_of(&other)["https://".len()..]
-    );
-    let authorities = [&nginx, &other].map(|nginx| nginx.certificate().display().to_string());
-    let trust = [
-        "--origin-ca",
-        &authorities[0],
-        "--origin-ca",
-        &authorities[1],
-    ];
-    let (_pair, listen) = served(&site, &trust);
+    let (_pair, listen, host) = served_with_other(&nginx, &other);
     let follow = |path: &str| {
         let url = format!("http://{listen}/{path}");
         let secret = ["--location", "--header", "Authorization: Bearer abc"];
@@ -157,7 +156,6 @@ fn redirects_within_the_site_and_to_its_other_hosts_stay_with_the_listener() {
         follow("own"),
         format!("own Bearer abc http://{listen}/seen")
     );
-    let host = site_of(&other)["https://".len()..].to_owned();
     assert_eq!(
         follow("other"),
         format!("other  http://{listen}/_refrain/{host}/seen")
@@ -170,21 +168,13 @@ fn an_answer_to_head_that_describes_a_file_of_another_host_is_no_redirect() {
         return;
     }
     let other = Nginx::start_with_tls_and_lines("location = /file { return 200 content; }");
-    let host = site_of(&other)["https://".len()..].to_owned();
+    let host = authority_of(&other);
     let nginx = Nginx::start_with_tls_and_lines(&format!(
         "location /model {{ add_header X-Linked-Size 7 always; add_header X-Xet-Hash 1 always;
              return 302 https://{host}/file; }}
          location /plain {{ return 302 https://{host}/file; }}"
     ));
-    let site = format!("{},{host}", site_of(&nginx));
-    let authorities = [&nginx, &other].map(|nginx| nginx.certificate().display().to_string());
-    let trust = [
-        "--origin-ca",
-        &authorities[0],
-        "--origin-ca",
-        &authorities[1],
-    ];
-    let (_pair, listen) = served(&site, &trust);
+    let (_pair, listen, _) = served_with_other(&nginx, &other);
     let url = |path: &str| format!("http://{listen}/{path}");
     let ask = |options: &[&str]| String::from_utf8(curl(options)).expect("text");
     let described = ask(&["--head", &url("model")]).to_lowercase();

@@ -161,14 +161,20 @@ pub(crate) fn tcp_info(socket: &impl AsFd) -> Option<TcpInfo> {
 #[cfg(target_os = "linux")]
 pub(crate) fn wait_for(socket: &impl AsFd, bytes: usize) {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one int.
+    set_option(socket, libc::SO_RCVLOWAT, bytes);
+}
+
+/// Sets an option of the socket, whose value is a number. It may be gone already.
+#[cfg(target_os = "linux")]
+fn set_option<N: Copy>(socket: &impl AsFd, option: libc::c_int, value: N) {
+    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads no more than the number's bytes.
     let _ = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const bytes).cast(),
-            size_of_val(&bytes) as libc::socklen_t,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
 }
@@ -191,16 +197,7 @@ pub(crate) fn bound_unsent(socket: &impl AsFd, bytes: u32) {
 pub(crate) fn bound_rate(socket: &impl AsFd, bytes_per_second: u64) {
     // As long as the kernel's own, where all bits set is no bound.
     let bytes_per_second = libc::c_ulong::try_from(bytes_per_second).unwrap_or(libc::c_ulong::MAX);
-    // SAFETY: the descriptor is open while it is borrowed, and the kernel reads one number.
-    let _ = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const bytes_per_second).cast(),
-            size_of_val(&bytes_per_second) as libc::socklen_t,
-        )
-    };
+    set_option(socket, libc::SO_MAX_PACING_RATE, bytes_per_second);
 }
 
 #[cfg(not(target_os = "linux"))]

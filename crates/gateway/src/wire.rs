@@ -391,9 +391,17 @@ impl Rate {
 
     /// Whether packets wait on the path for so many microseconds, beside a quarter of the round trip.
     fn is_queued_for(&self, us: u32) -> bool {
-        let least_us = self.info.round_trip_min_us;
-        let queued_us = self.info.round_trip_us.saturating_sub(least_us);
-        queued_us > least_us / 4 + us
+        self.queued_us() > self.info.round_trip_min_us / 4 + us
+    }
+
+    /// By how much the round trip of late is longer than the shortest.
+    fn queued_us(&self) -> u32 {
+        let TcpInfo {
+            round_trip_us,
+            round_trip_min_us,
+            ..
+        } = self.info;
+        round_trip_us.saturating_sub(round_trip_min_us)
     }
 
     /// The most bytes a second that it is to send from now on, if that changes. Other congestion controls than BBR fill
@@ -408,13 +416,12 @@ impl Rate {
         let least_us = u64::from(self.info.round_trip_min_us);
         let usual_us = (least_us / 4).max(own_us / self.recent.max(1))
             + u64::from(PATH_FULL_US.max(2 * self.info.round_trip_deviation_us));
-        let queued_us = u64::from(self.info.round_trip_us).saturating_sub(least_us);
         let round_trip = Duration::from_micros(least_us);
         // On a shorter path the queue is short too, and a look would be many round trips after the one before.
         let is_queued = !self.minds_loss
             && !self.is_starting(now)
             && round_trip >= RATE_INTERVAL
-            && queued_us > usual_us;
+            && u64::from(self.queued_us()) > usual_us;
         self.drain.look(now, round_trip, self.recent, is_queued)
     }
 
