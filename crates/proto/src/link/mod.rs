@@ -34,6 +34,7 @@ mod status;
 mod strands;
 mod timers;
 mod transmit;
+mod turns;
 
 use std::{
     collections::{BTreeMap, VecDeque},
