@@ -54,8 +54,6 @@ pub(crate) struct SendHalf {
     pub(crate) is_over: bool,
     /// Whether the flow stands in a lane's queue.
     pub(crate) queued: bool,
-    /// Where its next turn begins among the long flows of its lane.
-    pub(crate) turn: u64,
     /// Whether a writer was told to wait and wants to hear when it may go on.
     pub(crate) writer_waits: bool,
     /// Where its writer stands among those that wait for the whole link.

@@ -1,6 +1,6 @@
 //! The applications' side of a link: opening, writing, reading, ending flows.
 
-use super::{Event, Link, ResetReason, Role, keys_where};
+use super::{Event, Link, ResetReason, Role, keys_where, lanes::Lane};
 use crate::{
     flow::Flow,
     frame::{FlowId, Frame, LaneId},
@@ -145,11 +145,20 @@ impl Link {
     pub(super) fn share_of(&self, free: usize, pending: usize) -> usize {
         let most = self.config.pending_bytes_max;
         let parts = (most >> 20).clamp(PENDING_PARTS.0, PENDING_PARTS.1);
-        let share = (free / parts).saturating_sub(pending);
-        match share >= PENDING_SHARE_MIN.min(most / (2 * parts)) {
+        let least = PENDING_SHARE_MIN.min(most / (2 * parts));
+        // Each has a turn of one share, so the shares of many are alike, whatever is free when they come.
+        let even = most / self.flows_that_send().max(1);
+        let share = (free / parts).min(even.max(least)).saturating_sub(pending);
+        match share >= least {
             true => share,
             false => 0,
         }
+    }
+
+    /// How many flows have something to send.
+    fn flows_that_send(&self) -> usize {
+        let queued = self.lanes.values().map(Lane::queued_flows).sum::<usize>();
+        queued + self.held_writers.len()
     }
 
     /// Whether a flow has nothing pending, and there is no room for more.

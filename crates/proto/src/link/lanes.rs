@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::{geometry::CacheGeometry, simd::Backend};
 
-use super::{Caches, Event, Link, Role, keys_where, turns::Turns};
+use super::{Caches, Event, Link, Role, keys_where};
 use crate::{
     fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation},
     flow::Strand,
@@ -53,7 +53,7 @@ pub(super) struct Lane {
     /// Flows with something to send, those that have sent little so far.
     pub(super) short_flows: VecDeque<FlowId>,
     /// The other flows with something to send.
-    pub(super) long_flows: Turns,
+    pub(super) long_flows: VecDeque<FlowId>,
     /// Short flows served since a long one was.
     pub(super) short_turns: u32,
     /// What flows have sent here, and not yet ended. Lives on when a flow is over at this end.
@@ -137,21 +137,6 @@ impl Lane {
     /// Whether all that it sent is in its connection's first flight.
     pub(super) fn is_new(&self) -> bool {
         self.sent_bytes < FIRST_FLIGHT_BYTES
-    }
-
-    /// The flow whose turn is next, of short or of long ones.
-    pub(super) fn next_flow(&self, short: bool) -> Option<FlowId> {
-        match short {
-            true => self.short_flows.front().copied(),
-            false => self.long_flows.first(),
-        }
-    }
-
-    pub(super) fn unqueue_next(&mut self, short: bool) {
-        match short {
-            true => drop(self.short_flows.pop_front()),
-            false => self.long_flows.pop_first(),
-        }
     }
 
     pub(super) fn has_queued_flows(&self) -> bool {
@@ -425,7 +410,7 @@ impl Link {
             self.repeat_credit_at_home(id);
         }
         // Others only waited for it, and have sent nothing there.
-        for id in (state.short_flows.into_iter()).chain(state.long_flows.into_flows()) {
+        for id in state.short_flows.into_iter().chain(state.long_flows) {
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.send.queued = false;
                 flow.send.limits.no_lane_waits();

@@ -34,7 +34,6 @@ mod status;
 mod strands;
 mod timers;
 mod transmit;
-mod turns;
 
 use std::{
     collections::{BTreeMap, VecDeque},

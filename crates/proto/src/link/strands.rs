@@ -165,7 +165,7 @@ impl Link {
             return None;
         }
         let flows = &self.flows;
-        let may_leave = |id: FlowId| flows.get(&id).is_some_and(|flow| flow.may_leave_home());
+        let may_leave = |id: &FlowId| flows.get(id).is_some_and(|flow| flow.may_leave_home());
         let mut busy: Vec<&mut Lane> = self
             .lanes
             .values_mut()
@@ -173,9 +173,11 @@ impl Link {
             .collect();
         busy.sort_by_key(|other| core::cmp::Reverse(other.queued_flows()));
         busy.into_iter().find_map(|other| {
-            let short = other.short_flows.iter().position(|&id| may_leave(id));
-            let short = short.and_then(|at| other.short_flows.remove(at));
-            short.or_else(|| other.long_flows.take(may_leave))
+            let queues = [&mut other.short_flows, &mut other.long_flows];
+            queues.into_iter().find_map(|queue| {
+                let at = queue.iter().position(may_leave)?;
+                queue.remove(at)
+            })
         })
     }
 

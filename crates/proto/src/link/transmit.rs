@@ -168,7 +168,7 @@ impl Link {
             if is_short {
                 state.short_flows.push_back(id);
             } else {
-                state.long_flows.push(id, &mut flow.send.turn);
+                state.long_flows.push_back(id);
             }
             self.offer_to_idle_lane(lane);
             self.say_transmit(lane);
@@ -312,20 +312,25 @@ impl Link {
         let may_help = |state: &Lane| !state.has_queued_flows() && self.takes_flows(state);
         if self.lanes.get(&lane).is_some_and(may_help)
             && let Some(id) = self.take_over()
-            && let (Some(state), Some(flow)) = (self.lanes.get_mut(&lane), self.flows.get_mut(&id))
+            && let Some(state) = self.lanes.get_mut(&lane)
         {
-            state.long_flows.push(id, &mut flow.send.turn);
+            state.long_flows.push_back(id);
         }
         let Some(state) = self.lanes.get_mut(&lane) else {
             return Turn::Nothing;
         };
         let short = !state.short_flows.is_empty()
             && (state.short_turns < SHORT_TURNS || state.long_flows.is_empty());
-        let Some(id) = state.next_flow(short) else {
+        let queue = if short {
+            &mut state.short_flows
+        } else {
+            &mut state.long_flows
+        };
+        let Some(&id) = queue.front() else {
             return Turn::Nothing;
         };
         if !self.flows.get(&id).is_some_and(|flow| flow.wants_lane()) {
-            state.unqueue_next(short);
+            queue.pop_front();
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.send.queued = false;
             }
@@ -372,9 +377,6 @@ impl Link {
                 return Turn::Wait;
             };
             self.send_block(now, (lane, id), verdict, passage, len, out);
-            if let Some(flow) = self.flows.get_mut(&id) {
-                flow.send.turn += len as u64;
-            }
         }
         self.unqueue(now, lane, id, short);
         if let Some(flow) = self.flows.get(&id)
@@ -420,7 +422,12 @@ impl Link {
         let mut clock = LaneClock::default();
         if let Some(state) = self.lanes.get_mut(&lane) {
             clock = state.clock;
-            state.unqueue_next(short);
+            let queue = if short {
+                &mut state.short_flows
+            } else {
+                &mut state.long_flows
+            };
+            queue.pop_front();
             state.short_turns = if short { state.short_turns + 1 } else { 0 };
         }
         if let Some(flow) = self.flows.get_mut(&id) {

@@ -310,7 +310,7 @@ fn a_thousand_flows_share_a_thin_link_evenly_though_their_writers_are_late() {
     let took: Vec<usize> = flows.map(|(flow, before)| flow.taken - before).collect();
     let (least, most) = (took.iter().min(), took.iter().max());
     let (least, most) = (least.expect("some"), most.expect("some"));
-    assert!(10 * least > 9 * most, "{least} to {most} bytes");
+    assert!(5 * least > 4 * most, "{least} to {most} bytes");
     assert!(took.iter().sum::<usize>() > 450_000_000);
 }
 
