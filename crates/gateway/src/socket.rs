@@ -22,6 +22,8 @@ pub(crate) struct TcpInfo {
     pub(crate) round_trip_deviation_us: u32,
     /// The shortest of the last minutes.
     pub(crate) round_trip_min_us: u32,
+    /// Bytes that the peer acknowledged so far.
+    pub(crate) acked_bytes: u64,
     /// Bytes a second that the peer acknowledged of late, of the most that were seen for a round trip.
     pub(crate) delivery_rate: u64,
     /// Whether that is less than the path takes, since there was nothing more to send.
@@ -223,7 +225,13 @@ impl TcpInfo {
     /// `None` for a kernel that is too old to say all of it (before 4.9). Fields are only ever added at the end.
     fn read(info: &[u8]) -> Option<Self> {
         let word = |at: usize| info[at..].first_chunk().copied().map(u32::from_ne_bytes);
-        let delivery_rate = info.get(160..)?.first_chunk().copied()?;
+        let long = |at: usize| {
+            info.get(at..)?
+                .first_chunk()
+                .copied()
+                .map(u64::from_ne_bytes)
+        };
+        let delivery_rate = long(160)?;
         Some(Self {
             segment_bytes: word(16)?,
             retransmitted: word(100)?,
@@ -231,7 +239,8 @@ impl TcpInfo {
             round_trip_us: word(68)?,
             round_trip_deviation_us: word(72)?,
             round_trip_min_us: word(148)?,
-            delivery_rate: u64::from_ne_bytes(delivery_rate),
+            acked_bytes: long(120)?,
+            delivery_rate,
             // A bit field behind two of four bits, which compilers place from the end that comes first.
             is_app_limited: match cfg!(target_endian = "little") {
                 true => info[7] & 1 != 0,

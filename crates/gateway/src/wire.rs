@@ -173,8 +173,9 @@ struct Rate {
     highest: u64,
     grew_at: Option<Instant>,
     drain: Drain,
-    /// The highest rate of late that the path limited.
+    /// The highest rate of late that the path limited, and when it last faded.
     recent: u64,
+    faded_at: Option<Instant>,
 }
 
 impl<S> Counted<S> {
@@ -309,6 +310,7 @@ impl Default for Rate {
             grew_at: None,
             drain: Drain::default(),
             recent: 0,
+            faded_at: None,
         }
     }
 }
@@ -329,12 +331,13 @@ impl Rate {
         if self.asked_at.replace(now).is_none() {
             self.minds_loss = Congestion::minds_loss(tcp);
         }
+        let is_news = info.acked_bytes != self.info.acked_bytes;
         self.info = info;
         self.note_growth(now);
         if let Some(bytes) = self.new_bound() {
             socket::bound_unsent(tcp, bytes);
         }
-        if let Some(bytes_per_second) = self.new_rate_bound(now) {
+        if let Some(bytes_per_second) = self.new_rate_bound(now, is_news) {
             socket::bound_rate(tcp, bytes_per_second);
         }
         self.loses(now)
@@ -405,23 +408,29 @@ impl Rate {
     }
 
     /// The most bytes a second that it is to send from now on, if that changes. Other congestion controls than BBR fill
-    /// the queue on purpose.
-    fn new_rate_bound(&mut self, now: Instant) -> Option<u64> {
+    /// the queue on purpose. `is_news` says whether the peer acknowledged something since the last look: after a rest, rate
+    /// and round trip are those of before it.
+    fn new_rate_bound(&mut self, now: Instant, is_news: bool) -> Option<u64> {
+        let round_trip = Duration::from_micros(self.info.round_trip_min_us.into());
         // A rate is that of one moment, and low after a pause of the path.
-        if !self.info.is_app_limited {
-            let before = self.recent - self.recent / 8;
-            self.recent = before.max(self.info.delivery_rate);
+        if is_news && !self.info.is_app_limited {
+            let faded_at = *self.faded_at.get_or_insert(now);
+            if now.duration_since(faded_at) >= round_trip {
+                self.faded_at = Some(now);
+                self.recent -= self.recent / 8;
+            }
+            self.recent = self.recent.max(self.info.delivery_rate);
         }
         let own_us = u64::from(OWN_SEGMENTS * self.info.segment_bytes) * 1_000_000;
         let least_us = u64::from(self.info.round_trip_min_us);
         let usual_us = (least_us / 4).max(own_us / self.recent.max(1))
             + u64::from(PATH_FULL_US.max(2 * self.info.round_trip_deviation_us));
-        let round_trip = Duration::from_micros(least_us);
         // On a shorter path the queue is short too, and a look would be many round trips after the one before.
         let is_queued = !self.minds_loss
             && !self.is_starting(now)
             && round_trip >= RATE_INTERVAL
             && u64::from(self.queued_us()) > usual_us;
+        let is_queued = is_news.then_some(is_queued);
         self.drain.look(now, round_trip, self.recent, is_queued)
     }
 

@@ -147,17 +147,22 @@ fn a_queue_is_drained_under_bbr_alone_and_not_while_the_rate_grows() {
     let now = Instant::now();
     let mut rate = rate(20, false);
     rate.info.round_trip_us = 68_000;
-    assert_eq!(rate.new_rate_bound(now), None, "its queue has a purpose");
+    assert_eq!(
+        rate.new_rate_bound(now, true),
+        None,
+        "its queue has a purpose"
+    );
     rate.minds_loss = false;
     rate.note_growth(now);
-    assert_eq!(rate.new_rate_bound(now), None);
+    assert_eq!(rate.new_rate_bound(now, true), None);
     let mut later = |ms, is_app_limited| {
         rate.info.is_app_limited = is_app_limited;
-        rate.new_rate_bound(now + Duration::from_millis(ms))
+        rate.new_rate_bound(now + Duration::from_millis(ms), true)
     };
     assert_eq!(later(100, false), Some(1_875_000));
     assert_eq!(later(150, false), None);
-    assert_eq!(later(200, true), Some(u64::MAX));
+    assert_eq!(later(200, true), Some(2_500_000));
+    assert_eq!(later(400, true), Some(u64::MAX));
 }
 
 #[test]
@@ -168,7 +173,7 @@ fn a_queue_is_more_than_own_segments_and_differences_of_round_trips() {
         rate.info.segment_bytes = 1_448;
         rate.info.round_trip_us += queued_us;
         rate.info.round_trip_deviation_us = deviation_us;
-        rate.new_rate_bound(Instant::now()).is_some()
+        rate.new_rate_bound(Instant::now(), true).is_some()
     };
     // Eight segments take 93 ms, and 9.
     for (mbit, usual_us) in [(1, 97_672), (10, 17_500)] {
@@ -183,14 +188,32 @@ fn a_rate_after_a_pause_bounds_nothing_to_itself() {
     let mut short = rate(20, false);
     short.minds_loss = false;
     (short.info.round_trip_min_us, short.info.round_trip_us) = (19_999, 90_000);
-    assert_eq!(short.new_rate_bound(Instant::now()), None, "a short path");
+    assert_eq!(
+        short.new_rate_bound(Instant::now(), true),
+        None,
+        "a short path"
+    );
     let mut rate = rate(20, false);
     rate.minds_loss = false;
-    assert_eq!(rate.new_rate_bound(Instant::now()), None);
+    let now = Instant::now();
+    assert_eq!(rate.new_rate_bound(now, true), None);
     rate.info.delivery_rate /= 20;
+    let later = |round_trips| now + round_trips * Duration::from_millis(50);
+    for look in 0..10 {
+        let now = later(1) + look * Duration::from_millis(2);
+        assert_eq!(rate.new_rate_bound(now, true), None, "one round trip");
+    }
     rate.info.round_trip_us = 90_000;
-    let bound = rate.new_rate_bound(Instant::now());
-    assert_eq!(bound, Some(1_640_625), "of the rate before the pause");
+    for look in 2..50 {
+        let bound = rate.new_rate_bound(later(look), false);
+        assert_eq!(bound, None, "nothing new is known");
+    }
+    let bound = rate.new_rate_bound(later(50), true);
+    assert_eq!(bound, Some(1_435_547), "of the rate before the pause");
+    assert_eq!(rate.new_rate_bound(later(51), false), None);
+    assert_eq!(rate.new_rate_bound(later(52), false), Some(1_914_063));
+    let ends = rate.new_rate_bound(later(56), false);
+    assert_eq!(ends, Some(u64::MAX), "a bound ends, heard or not");
 }
 
 /// Takes all, and remembers what was to be apart.
