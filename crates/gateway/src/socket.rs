@@ -12,6 +12,8 @@ use std::{
 pub(crate) struct TcpInfo {
     /// The most bytes of a segment that is sent.
     pub(crate) segment_bytes: u32,
+    /// Segments that the peer has not acknowledged.
+    pub(crate) unacknowledged: u32,
     /// Segments that were sent again.
     pub(crate) retransmitted: u32,
     /// Segments that the peer got twice, as it reported: none before Linux 4.19.
@@ -234,6 +236,7 @@ impl TcpInfo {
         let delivery_rate = long(160)?;
         Some(Self {
             segment_bytes: word(16)?,
+            unacknowledged: word(24)?,
             retransmitted: word(100)?,
             duplicates: info.get(216..).and_then(|_| word(216)).unwrap_or(0),
             round_trip_us: word(68)?,

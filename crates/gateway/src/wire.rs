@@ -412,10 +412,10 @@ impl Rate {
     /// and round trip are those of before it.
     fn new_rate_bound(&mut self, now: Instant, is_news: bool) -> Option<u64> {
         let round_trip = Duration::from_micros(self.info.round_trip_min_us.into());
-        // A rate is that of one moment, and low after a pause of the path.
-        if is_news && !self.info.is_app_limited {
+        if is_news {
+            // A rate is that of one moment, and low after a pause of the path.
             let faded_at = *self.faded_at.get_or_insert(now);
-            if now.duration_since(faded_at) >= round_trip {
+            if !self.info.is_app_limited && now.duration_since(faded_at) >= round_trip {
                 self.faded_at = Some(now);
                 self.recent -= self.recent / 8;
             }
@@ -429,9 +429,22 @@ impl Rate {
         let is_queued = !self.minds_loss
             && !self.is_starting(now)
             && round_trip >= RATE_INTERVAL
-            && u64::from(self.queued_us()) > usual_us;
+            && u64::from(self.queued_us()) > usual_us
+            && self.has_more_on_path_than(self.recent);
         let is_queued = is_news.then_some(is_queued);
         self.drain.look(now, round_trip, self.recent, is_queued)
+    }
+
+    /// Whether more of it is on the path than the path holds at this rate. Otherwise the queue is one of others.
+    fn has_more_on_path_than(&self, bytes_per_second: u64) -> bool {
+        let TcpInfo {
+            unacknowledged,
+            segment_bytes,
+            round_trip_min_us,
+            ..
+        } = self.info;
+        let on_path = u64::from(unacknowledged) * u64::from(segment_bytes);
+        on_path * 1_000_000 > bytes_per_second.saturating_mul(round_trip_min_us.into())
     }
 
     /// The bound that fits its rate, if that is another than its socket has.

@@ -30,6 +30,8 @@ pub(super) struct Drain {
     /// When it began to send more slowly, while its rate has a bound.
     began: Option<Instant>,
     is_slow: bool,
+    /// Its rate then.
+    rate: u64,
     /// When it may again.
     next: Option<Instant>,
 }
@@ -54,7 +56,7 @@ impl Drain {
                 let next = began + NEXT_ROUND_TRIPS * round_trip;
                 self.next = Some(next.max(now + NEXT * bound.min(SLOW_MAX)));
                 if bound < BOUND_ROUND_TRIPS * round_trip {
-                    return Some(rate);
+                    return Some(self.rate.max(rate));
                 }
             }
             if bound < BOUND_ROUND_TRIPS * round_trip {
@@ -66,7 +68,7 @@ impl Drain {
         if is_queued != Some(true) || rate == 0 || self.next.is_some_and(|next| now < next) {
             return None;
         }
-        (self.began, self.is_slow) = (Some(now), true);
+        (self.began, self.is_slow, self.rate) = (Some(now), true, rate);
         Some((rate as f64 * SLOW_SHARE) as u64)
     }
 }

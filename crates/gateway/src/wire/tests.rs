@@ -23,6 +23,8 @@ fn rate(mbit: u64, is_app_limited: bool) -> Rate {
             is_app_limited,
             round_trip_us: 50_000,
             round_trip_min_us: 50_000,
+            segment_bytes: 1_448,
+            unacknowledged: 1_000,
             ..TcpInfo::default()
         },
         ..Rate::default()
@@ -170,7 +172,6 @@ fn a_queue_is_more_than_own_segments_and_differences_of_round_trips() {
     let drains = |mbit, queued_us, deviation_us| {
         let mut rate = rate(mbit, false);
         rate.minds_loss = false;
-        rate.info.segment_bytes = 1_448;
         rate.info.round_trip_us += queued_us;
         rate.info.round_trip_deviation_us = deviation_us;
         rate.new_rate_bound(Instant::now(), true).is_some()
@@ -208,7 +209,11 @@ fn a_rate_after_a_pause_bounds_nothing_to_itself() {
         let bound = rate.new_rate_bound(later(look), false);
         assert_eq!(bound, None, "nothing new is known");
     }
-    let bound = rate.new_rate_bound(later(50), true);
+    rate.info.unacknowledged = 66;
+    let bound = rate.new_rate_bound(later(49), true);
+    assert_eq!(bound, None, "the queue is one of others");
+    rate.info.unacknowledged = 67;
+    let bound = rate.new_rate_bound(later(49) + Duration::from_millis(1), true);
     assert_eq!(bound, Some(1_435_547), "of the rate before the pause");
     assert_eq!(rate.new_rate_bound(later(51), false), None);
     assert_eq!(rate.new_rate_bound(later(52), false), Some(1_914_063));
