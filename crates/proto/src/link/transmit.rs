@@ -195,7 +195,7 @@ impl Link {
         if others_wait || self.has_no_share(id) {
             self.hold_writer(id);
         } else {
-            self.wake_writer(id);
+            self.wake_writer(self.heard_at(), id);
         }
     }
 
@@ -223,7 +223,7 @@ impl Link {
     }
 
     /// A writer's turn has come.
-    fn wake_writer(&mut self, id: FlowId) {
+    fn wake_writer(&mut self, now: Moment, id: FlowId) {
         let Some(flow) = self
             .flows
             .get_mut(&id)
@@ -235,6 +235,8 @@ impl Link {
             self.wait_for_window(id);
         } else {
             flow.send.writer_waits = false;
+            // It did not rest while its writer waited.
+            flow.send.drained_at = flow.send.drained_at.map(|at| at.max(now));
             self.send_window.stop_waiting(id, &mut flow.send.credit);
             self.events.push_back(Event::Writable(id));
         }
@@ -281,10 +283,8 @@ impl Link {
         {
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.send.held_at = None;
-                // It did not rest meanwhile.
-                flow.send.drained_at = flow.send.drained_at.map(|_| now);
                 free -= self.share_of(free, 0).min(BLOCK_BYTES_MAX);
-                self.wake_writer(id);
+                self.wake_writer(now, id);
             }
         }
     }

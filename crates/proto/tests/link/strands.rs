@@ -324,6 +324,38 @@ fn a_short_flow_leaves_a_lane_that_long_ones_keep_busy() {
     }
 }
 
+/// However long that takes: otherwise a download with a slow reader would go before others.
+#[test]
+fn a_flow_that_waits_for_its_reader_does_not_rest() {
+    let config = LinkConfig {
+        window_bytes: 1 << 20,
+        ..LinkConfig::with_cache(CacheGeometry::new(1 << 20).expect("valid"))
+    };
+    let mut pair = Pair::with_config(2, config);
+    let (bulk, talk) = (pair.open_on(A), pair.open_on(A));
+    send_much(&mut pair, bulk);
+    send_much(&mut pair, talk);
+    let content = noise(64_000, 4);
+    while pair.near.write(talk, &content) > 0 {
+        pair.settle();
+    }
+    let mut came = Vec::new();
+    take_all(&mut pair.far, talk, &mut came);
+    assert!(came.len() > 64_000);
+    pair.now = pair.now + Duration::from_millis(300);
+    pair.far.taken(talk, came.len());
+    pair.settle();
+
+    let written = pair.near.write(bulk, &noise(200_000, 3));
+    assert!(written > 100_000, "more than one block: {written}");
+    assert!(!transmit(&mut pair.near, pair.now, A).is_empty());
+    assert_eq!(pair.near.write(talk, b"beside it"), 9);
+    let beside = transmit(&mut pair.near, pair.now, B);
+    pair.far.receive(pair.now, B, &beside).expect("no fault");
+    take_all(&mut pair.far, talk, &mut came);
+    assert_eq!(came, b"");
+}
+
 #[test]
 fn a_flow_that_gets_long_beside_a_long_one_comes_home() {
     let mut pair = Pair::new(2);
