@@ -173,7 +173,7 @@ struct Rate {
     highest: u64,
     grew_at: Option<Instant>,
     drain: Drain,
-    /// The highest rate of late that the path limited, and when it last faded.
+    /// The highest rate of late, and when it last faded.
     recent: u64,
     faded_at: Option<Instant>,
 }
