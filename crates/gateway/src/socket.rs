@@ -228,10 +228,8 @@ impl TcpInfo {
     fn read(info: &[u8]) -> Option<Self> {
         let word = |at: usize| info[at..].first_chunk().copied().map(u32::from_ne_bytes);
         let long = |at: usize| {
-            info.get(at..)?
-                .first_chunk()
-                .copied()
-                .map(u64::from_ne_bytes)
+            let bytes = info.get(at..)?.first_chunk().copied();
+            bytes.map(u64::from_ne_bytes)
         };
         let delivery_rate = long(160)?;
         Some(Self {

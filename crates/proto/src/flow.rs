@@ -70,7 +70,7 @@ pub(crate) struct SendHalf {
     /// It began with a request to encrypt by GSSAPI.
     pub(crate) asked_for_gssapi: bool,
     pub(crate) counters: LayerCounters,
-    /// When the last of what it had to send was sent, if nothing has come since.
+    /// When the last of what it had to send was sent, or its writer, which waited, could go on, if nothing has come since.
     pub(crate) drained_at: Option<Moment>,
     /// What it had sent when it last rested.
     bytes_before_rest: u64,

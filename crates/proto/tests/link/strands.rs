@@ -297,6 +297,19 @@ fn send_much(pair: &mut Pair, flow: FlowId) {
     }
 }
 
+/// What comes over the other lane of `talk`, while `bulk` keeps their home busy.
+fn came_beside(pair: &mut Pair, bulk: FlowId, talk: FlowId) -> Vec<u8> {
+    let written = pair.near.write(bulk, &noise(200_000, 3));
+    assert!(written > 100_000, "more than one block: {written}");
+    assert!(!transmit(&mut pair.near, pair.now, A).is_empty());
+    assert_eq!(pair.near.write(talk, b"beside it"), 9);
+    let beside = transmit(&mut pair.near, pair.now, B);
+    pair.far.receive(pair.now, B, &beside).expect("no fault");
+    let mut came = Vec::new();
+    take_all(&mut pair.far, talk, &mut came);
+    came
+}
+
 #[test]
 fn a_short_flow_leaves_a_lane_that_long_ones_keep_busy() {
     for (is_long, rest_ms, leaves) in [(false, 0, true), (true, 90, false), (true, 110, true)] {
@@ -311,14 +324,7 @@ fn a_short_flow_leaves_a_lane_that_long_ones_keep_busy() {
         assert_eq!(pair.far.write(talk, b"a key"), 5);
         pair.settle();
 
-        let written = pair.near.write(bulk, &noise(200_000, 3));
-        assert!(written > 100_000, "more than one block: {written}");
-        assert!(!transmit(&mut pair.near, pair.now, A).is_empty());
-        assert_eq!(pair.near.write(talk, b"beside it"), 9);
-        let beside = transmit(&mut pair.near, pair.now, B);
-        pair.far.receive(pair.now, B, &beside).expect("no fault");
-        let mut came = Vec::new();
-        take_all(&mut pair.far, talk, &mut came);
+        let came = came_beside(&mut pair, bulk, talk);
         let expected: &[u8] = if leaves { b"beside it" } else { b"" };
         assert_eq!(came, expected, "after {rest_ms} ms");
     }
@@ -345,15 +351,7 @@ fn a_flow_that_waits_for_its_reader_does_not_rest() {
     pair.now = pair.now + Duration::from_millis(300);
     pair.far.taken(talk, came.len());
     pair.settle();
-
-    let written = pair.near.write(bulk, &noise(200_000, 3));
-    assert!(written > 100_000, "more than one block: {written}");
-    assert!(!transmit(&mut pair.near, pair.now, A).is_empty());
-    assert_eq!(pair.near.write(talk, b"beside it"), 9);
-    let beside = transmit(&mut pair.near, pair.now, B);
-    pair.far.receive(pair.now, B, &beside).expect("no fault");
-    take_all(&mut pair.far, talk, &mut came);
-    assert_eq!(came, b"");
+    assert_eq!(came_beside(&mut pair, bulk, talk), b"");
 }
 
 #[test]
