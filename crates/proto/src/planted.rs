@@ -46,6 +46,8 @@ names! {
         SignatureIsProof = "signature-is-proof",
         /// An offer is confirmed whose signature does not fit.
         HintIsProof = "hint-is-proof",
+        /// Secret bytes are matched and compressed as others.
+        SecretsAreOrdinary = "secrets-are-ordinary",
         /// A second stage unpacks to whatever its peer wants.
         UnboundedStage = "unbounded-stage",
         /// A flow is cached although its opener excludes it.
@@ -110,6 +112,8 @@ names! {
         ExcludeRulesIgnored = "exclude-rules-ignored",
         /// In the gateway: an application does not hear of its flow's reset.
         DeafFlows = "deaf-flows",
+        /// In the gateway: no field of a message is secret.
+        NoSecretFields = "no-secret-fields",
         /// In the gateway: sessions of TLS may be resumed.
         Tickets = "tickets",
         /// In the gateway: a link's instance, and so its part of the keys of hashes, is known before.

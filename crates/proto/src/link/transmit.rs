@@ -14,6 +14,7 @@ use crate::{
     matching::sender::{Counted, Passage},
     mode::SecondStage,
     moment::Moment,
+    planted::Bug,
     predictions::sender::Step,
     traffic::TrafficClass,
 };
@@ -367,7 +368,7 @@ impl Link {
         {
             let (len, is_secret) = flow.send.pending.alike(len);
             let (verdict, len) = self.next_block(lane, flow, len);
-            let passage = match is_secret {
+            let passage = match is_secret && !Bug::SecretsAreOrdinary.is_planted() {
                 true => Some(Passage::Secret {
                     is_marked: self.peer_knows_secret_blocks,
                 }),
