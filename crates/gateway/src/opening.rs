@@ -143,5 +143,15 @@ impl Refused {
     }
 }
 
+/// For the log, behind the client.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::Certificate | Refused::Silently => "does not accept this end's certificate",
+            Refused::Incompatible => "does not speak TLS as this end does",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -177,8 +177,7 @@ impl Client {
                     let hours = passes.as_secs() / 3600;
                     let plural = if hours == 1 { "" } else { "s" };
                     let event = format!(
-                        "{address} does not accept this end's certificate of {site}: its connections there pass unopened for \
-                         {hours} hour{plural}"
+                        "{address} {refused}: its connections to {site} pass unopened for {hours} hour{plural}"
                     );
                     listener.log("refused", event);
                 }
