@@ -15,12 +15,13 @@ use socket2::SockRef;
 
 use crate::{
     common::{
+        command::refrain,
         eventually,
         programs::{are_installed, find, run_ok},
     },
     doctor::doctor,
     failing::signal,
-    world::{BEHIND, ORIGIN, Outcome, SERVICE, SITE, World, ask, keeper::on, within},
+    world::{BEHIND, ORIGIN, Outcome, SERVICE, SITE, USER, World, ask, keeper::on, within},
 };
 
 /// What a client of these sees.
@@ -35,9 +36,9 @@ impl Nginx {
     fn start(world: &World) -> Nginx {
         let folder = world.path("nginx");
         fs::create_dir(&folder).expect("a new directory");
-        let request =
-            "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout tls.key -out tls.crt";
-        let arguments: Vec<&str> = request.split(' ').collect();
+        let request = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=test -keyout tls.key -out tls.crt \
+             -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE";
+        let arguments: Vec<&str> = request.split_whitespace().collect();
         run_ok("openssl", folder.as_ref(), &arguments);
         let config = format!(
             "daemon off; master_process off; pid {folder}/pid; error_log {folder}/log;
@@ -48,6 +49,7 @@ impl Nginx {
                  server {{ listen {SERVICE}:8082 proxy_protocol; return 200 $proxy_protocol_addr; }}
                  server {{
                      listen {SERVICE}:8443 ssl;
+                     listen 127.0.0.1:8443 ssl;
                      ssl_certificate {folder}/tls.crt;
                      ssl_certificate_key {folder}/tls.key;
                      return 200 $remote_addr;
@@ -94,6 +96,85 @@ fn fetch(namespace: &str, scheme: &str, name: &str, port: u16) -> Option<String>
         .expect("it runs");
     let body = String::from_utf8(output.stdout).expect("a text");
     output.status.success().then_some(body)
+}
+
+/// The issuer of the certificate that a client in this namespace gets of the service, if it names this server.
+fn issuer(namespace: &str, name: &str) -> String {
+    let connect = format!("{SERVICE}:8443");
+    let shown = Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{namespace}"))
+        .args([
+            "openssl",
+            "s_client",
+            "-connect",
+            &connect,
+            "-servername",
+            name,
+        ])
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let issuer = shown.lines().find_map(|line| line.strip_prefix("issuer="));
+    issuer.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_listed_name_is_opened_and_others_pass() {
+    if !are_installed(&["nginx", "curl", "openssl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let ca = folder.path().join("ca").display().to_string();
+    let made = refrain(&["ca", "init", &ca, "--permit", "localhost"]);
+    assert!(made.status.success());
+    let own = Command::new("chown")
+        .args(["-R", USER])
+        .arg(folder.path())
+        .status();
+    assert!(own.expect("it runs").success());
+    let Some(mut world) = World::with(&format!(
+        "transparent = \"15001\"
+         intercept = [\"port=8080-8099,8443\"]
+         ca = \"{ca}\"
+         open = [\"localhost:8443\"]\n"
+    )) else {
+        return;
+    };
+    let _nginx = Nginx::start(&world);
+    let trusts = format!("origin_ca = \"{}\"\n", world.path("nginx/tls.crt"));
+    world.change_far(&trusts);
+    world.intercept();
+    world.wait_for(Outcome::Carried);
+    assert!(issuer(&world.site, "localhost").contains("refrain"));
+    assert!(!issuer(&world.site, "other.example").contains("refrain"));
+    // The far end resolves a listed name itself, to the address of its own machine.
+    let connect = format!("localhost:8443:{SERVICE}:8443");
+    let fetched = Command::new("nsenter")
+        .arg(format!("--net=/run/netns/{}", world.site))
+        .args([
+            "curl",
+            "-sS",
+            "--max-time",
+            "5",
+            "--noproxy",
+            "*",
+            "--connect-to",
+            &connect,
+        ])
+        .args([
+            "--cacert",
+            &format!("{ca}/root.pem"),
+            "https://localhost:8443/",
+        ])
+        .output()
+        .expect("it runs");
+    let error = String::from_utf8_lossy(&fetched.stderr);
+    assert_eq!(
+        String::from_utf8_lossy(&fetched.stdout),
+        "127.0.0.1",
+        "{error}"
+    );
 }
 
 #[test]

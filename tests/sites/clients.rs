@@ -26,7 +26,9 @@ use super::common::{
 };
 
 mod browser;
+mod forged;
 mod images;
+mod refusing;
 
 /// The site's name.
 const NAME: &str = "site.test";
@@ -37,6 +39,7 @@ struct World {
     pair: Pair,
     mirror: SocketAddr,
     proxy: SocketAddr,
+    socks: SocketAddr,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +55,8 @@ struct Access<'a> {
     way: Way,
     /// An empty folder of the client.
     folder: PathBuf,
+    /// The certificate that it trusts, if it is not that of its way.
+    trusted: Option<PathBuf>,
 }
 
 /// Has a client do its work on each way, and compares what it returns.
@@ -61,7 +66,7 @@ fn on_each_way<T: PartialEq + std::fmt::Debug>(
     publish: impl FnOnce(&World) + Send,
     client: impl Fn(&Access) -> T + Sync,
 ) {
-    let test = || {
+    with_name(|| {
         let world = World::start(lines);
         publish(&world);
         let direct = client(&world.access(Way::Direct));
@@ -71,7 +76,11 @@ fn on_each_way<T: PartialEq + std::fmt::Debug>(
             let opened = world.pair.near.status().peers[0].counters.flows_opened;
             assert!(opened > before, "{way:?} goes past the pair");
         }
-    };
+    });
+}
+
+/// Runs a test whose thread and processes know the site's name.
+fn with_name(test: impl FnOnce() + Send) {
     let with_name = || {
         unshare(CloneFlags::CLONE_NEWNS).expect("root may");
         let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
@@ -99,7 +108,7 @@ fn are_here(programs: &[&str], large: &[&str]) -> bool {
 impl World {
     fn start(lines: &str) -> World {
         let site = GitServer::start_with_tls_and_lines(lines);
-        let [mirror, proxy] = [(); 2].map(|()| free_address());
+        let [mirror, proxy, socks] = [(); 3].map(|()| free_address());
         let certificate = site.nginx().certificate().display().to_string();
         let authority = authority_of(&site);
         let ca = site.repository("ca").display().to_string();
@@ -113,6 +122,8 @@ impl World {
                 &service,
                 "--http-proxy",
                 &proxy.to_string(),
+                "--socks5",
+                &socks.to_string(),
                 "--ca",
                 &ca,
                 "--open",
@@ -124,6 +135,7 @@ impl World {
             pair,
             mirror,
             proxy,
+            socks,
         }
     }
 
@@ -138,6 +150,7 @@ impl World {
             world: self,
             way,
             folder,
+            trusted: None,
         }
     }
 }
@@ -156,6 +169,9 @@ impl Access<'_> {
 
     /// The one certificate that the client trusts.
     fn trusted(&self) -> PathBuf {
+        if let Some(trusted) = &self.trusted {
+            return trusted.clone();
+        }
         match self.way {
             Way::Opened => self.world.site.repository("ca/root.pem"),
             _ => self.world.site.nginx().certificate(),
@@ -375,6 +391,41 @@ fn go_gets_a_module() {
         let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
         let package = fs::read(report["Zip"].as_str().expect("a path")).expect("a file");
         (report["Sum"].to_string(), sha256(&package))
+    });
+}
+
+/// Inside, the program's own machine does not know the name, and so the far end is asked for it.
+#[test]
+fn a_name_is_opened_for_a_program_of_refrain_run() {
+    if !are_here(&["curl", "ip", "nft", "unshare"], &[]) {
+        return;
+    }
+    with_name(|| {
+        let world = World::start("");
+        let page = letters(1, 100_000);
+        fs::write(world.www().join("page"), &page).expect("the served folder");
+        let nobody = world.site.repository("hosts");
+        fs::write(&nobody, "127.0.0.1 localhost\n").expect("a new file");
+        let url = format!("https://{}/page", authority_of(&world.site));
+        let fetch = |trusted: PathBuf| {
+            let script = "mount --bind \"$0\" /etc/hosts && exec \"$@\"";
+            let socks = world.socks.to_string();
+            let mut command = Command::new("unshare");
+            command
+                .args(["--mount", "sh", "-c", script])
+                .arg(&nobody)
+                .args([env!("CARGO_BIN_EXE_refrain"), "run", "--socks5", &socks])
+                .args(["--", "curl", "--silent", "--show-error", "--cacert"])
+                .args([&text(&trusted), &url])
+                .env("XDG_RUNTIME_DIR", world.pair.near.folder())
+                .output()
+                .expect("it runs")
+        };
+        let opened = fetch(world.access(Way::Opened).trusted());
+        let error = String::from_utf8_lossy(&opened.stderr);
+        assert_eq!(sha256(&opened.stdout), sha256(&page), "{error}");
+        // The CA alone has certified what it got: the site's own certificate is another.
+        assert!(!fetch(world.access(Way::Direct).trusted()).status.success());
     });
 }
 
