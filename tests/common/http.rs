@@ -213,7 +213,7 @@ pub(crate) fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Up to an empty line, or the end.
-fn read_head(stream: &mut TcpStream) -> io::Result<String> {
+pub(crate) fn read_head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         match read_line(stream)? {

@@ -16,6 +16,7 @@ pub(crate) mod exposition;
 pub(crate) mod fake_peer;
 pub(crate) mod gateway;
 pub(crate) mod git;
+pub(crate) mod hostile_answers;
 pub(crate) mod http;
 pub(crate) mod listeners;
 pub(crate) mod nginx;

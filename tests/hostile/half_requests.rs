@@ -10,9 +10,11 @@ use crate::{
     common::{
         PATIENCE,
         addresses::{forward, free_address},
+        certificate::certificate,
         gateway::Gateway,
         http::{self, HandMadeClient},
         origin,
+        programs::are_installed,
         site::Site,
     },
     half_requests,
@@ -47,38 +49,62 @@ struct Besieged {
     forward: SocketAddr,
     socks: SocketAddr,
     http: SocketAddr,
+    /// Sites at a plain address and by their own name, and a database.
+    sites: [SocketAddr; 3],
+    /// Their certificate.
+    _folder: tempfile::TempDir,
     origin: SocketAddr,
 }
 
 impl Besieged {
-    fn start() -> Besieged {
-        let origin = origin::start();
+    /// None where openssl is missing.
+    fn start() -> Option<Besieged> {
+        if !are_installed(&["openssl"]) {
+            return None;
+        }
+        let (origin, folder) = (origin::start(), certificate());
         let site = Site::new();
         let far = site.far_with_files(FILES, &[]);
         let (listen, option) = forward(origin);
-        let [socks, http] = [(); 2].map(|()| free_address());
+        let [socks, http, plain, tls, database] = [(); 5].map(|()| free_address());
+        let services = [
+            format!("{plain}=http://{origin}"),
+            format!("https://{tls}=https://localhost"),
+            format!("postgres://{database}=postgres://localhost"),
+        ];
+        let [certificate, key] =
+            ["tls.crt", "tls.key"].map(|name| folder.path().join(name).display().to_string());
+        let own = ["--cert", &certificate, "--cert-key", &key];
+        let services = services.iter().flat_map(|service| ["--service", service]);
+        let services: Vec<&str> = services.chain(own).collect();
         let near = site.near_with_files(
             site.far_listen,
             FILES,
             &[
-                "--forward",
-                &option,
-                "--socks5",
-                &socks.to_string(),
-                "--http-proxy",
-                &http.to_string(),
-            ],
+                &[
+                    "--forward",
+                    &option,
+                    "--socks5",
+                    &socks.to_string(),
+                    "--http-proxy",
+                    &http.to_string(),
+                ],
+                &services[..],
+            ]
+            .concat(),
         );
         near.wait_until_up();
-        Besieged {
+        Some(Besieged {
             near,
             far,
             site,
             forward: listen,
             socks,
             http,
+            sites: [plain, tls, database],
+            _folder: folder,
             origin,
-        }
+        })
     }
 
     /// All ways in still work, and nothing has grown that does not shrink.
@@ -118,21 +144,48 @@ fn answers_http(proxy: SocketAddr, origin: SocketAddr) -> bool {
 
 #[test]
 fn of_socks_clients() {
-    let siege = Besieged::start();
+    let Some(siege) = Besieged::start() else {
+        return;
+    };
     let _visitors = half_requests(siege.socks, &[5, 1], VISITORS);
     siege.assert_unharmed("socks5");
 }
 
 #[test]
 fn of_http_clients() {
-    let siege = Besieged::start();
+    let Some(siege) = Besieged::start() else {
+        return;
+    };
     let _visitors = half_requests(siege.http, b"GET http://a/ HTTP/1.1\r\n", VISITORS);
     siege.assert_unharmed("http_proxy");
 }
 
 #[test]
+fn of_clients_of_sites_and_databases() {
+    let Some(siege) = Besieged::start() else {
+        return;
+    };
+    let hello = [22, 3, 1, 2, 0, 1];
+    let halves = [
+        &b"GET / HTTP/1.1\r\nHost: a\r\n"[..],
+        &hello,
+        &[0, 0, 0, 8, 4],
+    ];
+    let visitors: Vec<_> = siege
+        .sites
+        .iter()
+        .zip(halves)
+        .map(|(site, half)| half_requests(*site, half, VISITORS))
+        .collect();
+    siege.assert_unharmed("services");
+    drop(visitors);
+}
+
+#[test]
 fn of_admin_clients_at_either_end() {
-    let siege = Besieged::start();
+    let Some(siege) = Besieged::start() else {
+        return;
+    };
     let half = b"GET /status HTTP/1.1\r\n";
     let _near = half_requests(siege.near.admin, half, VISITORS);
     let _far = half_requests(siege.far.admin, half, VISITORS);
@@ -141,7 +194,9 @@ fn of_admin_clients_at_either_end() {
 
 #[test]
 fn of_lanes() {
-    let mut siege = Besieged::start();
+    let Some(mut siege) = Besieged::start() else {
+        return;
+    };
     // The first bytes of a ClientHello.
     let _visitors = half_requests(siege.site.far_listen, &[22, 3, 1, 2, 0, 1], VISITORS);
     siege.assert_unharmed("lanes");
@@ -155,7 +210,9 @@ fn of_lanes() {
 /// descriptors for flows. What is one too many is refused, and the rest goes on.
 #[test]
 fn of_forwards() {
-    let siege = Besieged::start();
+    let Some(siege) = Besieged::start() else {
+        return;
+    };
     let visitors = half_requests(siege.forward, b"hold\n", VISITORS);
     siege
         .near

@@ -1,4 +1,4 @@
-//! Smuggling through the HTTP proxy: origins that say more than one answer, or answers with several
+//! Smuggling through the HTTP proxy and services: origins that say more than one answer, or answers with several
 //! ends; clients whose requests hide others. Whatever they try, each request is answered by the
 //! origin that it was for, or visibly not at all.
 
@@ -13,6 +13,10 @@ use crate::common::{
     PATIENCE,
     addresses::free_address,
     eventually,
+    hostile_answers::{
+        Reading::{self, Instead, Last, Truncated, Whole},
+        SECRET, hostile_answers,
+    },
     http::{HandMadeClient, HandMadeOrigin, field},
     resident::resident_bytes,
     site::Pair,
@@ -25,9 +29,6 @@ fn proxy() -> (Pair, SocketAddr) {
     (pair, listen)
 }
 
-/// An answer that nobody has asked for.
-const SECRET: &str = "HTTP/1.1 200 OK\r\nX: secret\r\nContent-Length: 6\r\n\r\nsecret";
-
 /// An origin that answers each request in the same, well-formed way.
 fn honest(name: &'static str) -> HandMadeOrigin {
     HandMadeOrigin::keeping(move |_, _, _| {
@@ -37,189 +38,6 @@ fn honest(name: &'static str) -> HandMadeOrigin {
         ))
     })
 }
-
-/// What a client makes of an origin's answer.
-#[derive(Debug, PartialEq, Eq)]
-enum Reading {
-    /// A body, whole, behind which the connection stays.
-    Whole(&'static str),
-    /// The same, with which the connection ends.
-    Last(&'static str),
-    /// A response of the proxy instead, with this status.
-    Instead(u16),
-    /// Less than was promised, with which the connection ends.
-    Truncated,
-}
-
-use Reading::{Instead, Last, Truncated, Whole};
-
-/// Answers of hostile origins to a GET, and how a client may read them.
-const ANSWERS: [(&str, Reading); 39] = [
-    // More than one answer.
-    ("Content-Length: 4\r\n\r\nbody", Whole("body")),
-    ("Content-Length: 0\r\n\r\n", Whole("")),
-    (
-        "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Whole("body"),
-    ),
-    (
-        "Transfer-Encoding: chunked\r\nTrailer: X\r\n\r\n4;a=\"b\"\r\nbody\r\n0\r\nX: 1\r\n\r\n",
-        Whole("body"),
-    ),
-    // Two ends.
-    (
-        "Content-Length: 4\r\nContent-Length: 60\r\n\r\nbody",
-        Instead(502),
-    ),
-    ("Content-Length: 4, 60\r\n\r\nbody", Instead(502)),
-    ("Content-Length: 4, 4\r\n\r\nbody", Whole("body")),
-    (
-        "Content-Length: 4\r\nContent-Length: 4\r\n\r\nbody",
-        Whole("body"),
-    ),
-    (
-        "Content-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Whole("body"),
-    ),
-    (
-        "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Whole("body"),
-    ),
-    // Lengths that are none.
-    ("Content-Length: -4\r\n\r\nbody", Instead(502)),
-    ("Content-Length: +4\r\n\r\nbody", Instead(502)),
-    ("Content-Length: 0x4\r\n\r\nbody", Instead(502)),
-    ("Content-Length: 4 4\r\n\r\nbody", Instead(502)),
-    ("Content-Length: \r\n\r\nbody", Instead(502)),
-    (
-        "Content-Length: 18446744073709551620\r\n\r\nbody",
-        Instead(502),
-    ),
-    ("Content-Length: 4\x0b\r\n\r\nbody", Instead(502)),
-    // Codings that two readers could understand differently.
-    (
-        "Transfer-Encoding: chunked, chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Instead(502),
-    ),
-    (
-        "Transfer-Encoding: chunked, identity\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Instead(502),
-    ),
-    (
-        "Transfer-Encoding: \x0bchunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Instead(502),
-    ),
-    (
-        "Transfer-Encoding : chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Whole("body"),
-    ),
-    (
-        "X: 1\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Whole("body"),
-    ),
-    (
-        "X: 1\rTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Instead(502),
-    ),
-    (
-        "Transfer-Encoding:\r\n chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Whole("body"),
-    ),
-    (
-        "Transfer-Encoding\x00: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Instead(502),
-    ),
-    (
-        " Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Instead(502),
-    ),
-    // Chunks that are none.
-    (
-        "Transfer-Encoding: chunked\r\n\r\n-4\r\nbody\r\n0\r\n\r\n",
-        Truncated,
-    ),
-    (
-        "Transfer-Encoding: chunked\r\n\r\n0x4\r\nbody\r\n0\r\n\r\n",
-        Truncated,
-    ),
-    (
-        "Transfer-Encoding: chunked\r\n\r\n4\nbody\r\n0\r\n\r\n",
-        Truncated,
-    ),
-    (
-        "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\n0\r\n\r\n",
-        Truncated,
-    ),
-    (
-        "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\n",
-        Truncated,
-    ),
-    (
-        "Transfer-Encoding: chunked\r\n\r\n3\r\nbody\r\n0\r\n\r\n",
-        Truncated,
-    ),
-    (
-        "Transfer-Encoding: chunked\r\n\r\n10000000000000004\r\nbody\r\n0\r\n\r\n",
-        Truncated,
-    ),
-    (
-        "Transfer-Encoding: chunked\r\n\r\n4 2\r\nbody\r\n0\r\n\r\n",
-        Truncated,
-    ),
-    (
-        "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0;\n\r\n",
-        Truncated,
-    ),
-    // It asks the client to keep another connection than this.
-    (
-        "Connection: content-length\r\nContent-Length: 4\r\n\r\nbody",
-        Whole("body"),
-    ),
-    (
-        "Connection: close\r\nContent-Length: 4\r\n\r\nbody",
-        Whole("body"),
-    ),
-    (
-        "Upgrade: h2c\r\nContent-Length: 4\r\n\r\nbody",
-        Whole("body"),
-    ),
-    // Only its end shows the end of this, and all that comes before it belongs to it.
-    ("Transfer-Encoding: gzip\r\n\r\nbody", Last("body")),
-];
-
-/// Answers whose first line matters.
-const WHOLE_ANSWERS: [(&str, Reading); 9] = [
-    (
-        "HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nbody",
-        Whole(""),
-    ),
-    (
-        "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Whole(""),
-    ),
-    ("HTTP/1.1 304 Not Modified\r\nX: 1\r\n\r\nbody", Whole("")),
-    (
-        "HTTP/1.1 100 Continue\r\nContent-Length: 4\r\n\r\nbody",
-        Instead(502),
-    ),
-    (
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
-        Instead(502),
-    ),
-    ("HTTP/1.1 099 Early\r\n\r\n", Instead(502)),
-    (
-        "HTTP/2.0 200 OK\r\nContent-Length: 4\r\n\r\nbody",
-        Instead(502),
-    ),
-    (
-        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
-        Whole("body"),
-    ),
-    (
-        "HTTP/1.0 200 OK\r\nContent-Length: 4\r\n\r\nbody",
-        Whole("body"),
-    ),
-];
 
 /// Asks a hostile origin that says `answer` and, at once or a little later, a second one; then an
 /// honest one over the same connection.
@@ -291,15 +109,7 @@ fn ask(proxy: SocketAddr, good: &HandMadeOrigin, answer: &str, expected: &Readin
 fn no_answer_brings_another() {
     let (_pair, proxy) = proxy();
     let good = honest("good");
-    let ok = ANSWERS.iter().map(|(answer, expected)| {
-        let answer = format!("HTTP/1.1 200 OK\r\n{answer}");
-        (answer, expected)
-    });
-    let whole = WHOLE_ANSWERS
-        .iter()
-        .map(|(answer, expected)| ((*answer).to_owned(), expected));
-    let all: Vec<_> = ok.chain(whole).collect();
-    for cases in all.chunks(12) {
+    for cases in hostile_answers().chunks(12) {
         scope(|threads| {
             for (answer, expected) in cases {
                 for at_once in [true, false] {
@@ -350,12 +160,45 @@ fn a_body_to_head_is_no_answer_to_what_follows() {
     }
 }
 
+/// Whether clients ask a proxy for the origin, or a listener that serves it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    Proxy,
+    Service,
+}
+
+impl Way {
+    /// A pair, and where clients of the origin connect.
+    fn start(self, origin: &HandMadeOrigin) -> (Pair, SocketAddr) {
+        let Way::Service = self else {
+            return proxy();
+        };
+        let listen = free_address();
+        let service = format!("{listen}=http://{}", origin.address);
+        (Pair::start(&[], &["--service", &service]), listen)
+    }
+
+    /// The first line of a request, and the field for the host.
+    fn line(self, method: &str, origin: &HandMadeOrigin, path: &str) -> String {
+        match self {
+            Way::Proxy => format!("{method} http://{}{path} HTTP/1.1\r\n", origin.address),
+            Way::Service => format!("{method} {path} HTTP/1.1\r\nHost: x\r\n"),
+        }
+    }
+}
+
 /// Requests that are refused: they could be read as several.
 #[test]
 fn no_request_hides_another() {
-    let (_pair, proxy) = proxy();
+    for way in [Way::Proxy, Way::Service] {
+        hide_requests(way);
+    }
+}
+
+fn hide_requests(way: Way) {
     let origin = honest("good");
-    let hidden = format!("GET http://{}/hidden HTTP/1.1\r\n\r\n", origin.address);
+    let (_pair, near) = way.start(&origin);
+    let hidden = way.line("GET", &origin, "/hidden") + "\r\n";
     let refused = [
         "Content-Length: 0\r\nContent-Length: 44\r\n\r\n",
         "Content-Length: 0\r\nContent-Length: 0\r\n\r\n",
@@ -388,11 +231,8 @@ fn no_request_hides_another() {
         "Transfer-Encoding: chunked\r\n\r\n00000000000000000\r\n\r\n",
     ];
     for fields in refused {
-        let request = format!(
-            "POST http://{}/ HTTP/1.1\r\n{fields}{hidden}",
-            origin.address
-        );
-        let told = HandMadeClient::say(proxy, &request).rest();
+        let request = way.line("POST", &origin, "/") + fields + &hidden;
+        let told = HandMadeClient::say(near, &request).rest();
         // A head that is sound may have been answered before its body was seen.
         let is_refused = told.starts_with("HTTP/1.1 400 ") && !told.contains("good");
         let answered_before = told.starts_with("HTTP/1.1 200 ")
@@ -401,7 +241,7 @@ fn no_request_hides_another() {
         let is_in_body = fields.contains("chunked\r\n\r\n") && fields.starts_with("Transfer");
         assert!(
             is_refused || is_in_body && answered_before,
-            "{fields:?}: {told}"
+            "{way:?}: {fields:?}: {told}"
         );
     }
     // What looks like a request in a body is a body.
@@ -409,9 +249,10 @@ fn no_request_hides_another() {
     let chunked = format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{hidden}\r\n0\r\n\r\n");
     let counted = format!("Content-Length: {length}\r\n\r\n{hidden}");
     let heard = HandMadeOrigin::answering("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes");
+    let (_other, near_heard) = way.start(&heard);
     for body in [chunked, counted] {
-        let request = format!("POST http://{}/ HTTP/1.1\r\n{body}", heard.address);
-        let mut client = HandMadeClient::say(proxy, &request);
+        let request = way.line("POST", &heard, "/") + &body;
+        let mut client = HandMadeClient::say(near_heard, &request);
         assert_eq!(client.answer().1, "yes");
         client.half_close();
         assert_eq!(client.rest(), "");
@@ -420,14 +261,8 @@ fn no_request_hides_another() {
         assert!(body.contains("/hidden"), "{body}");
     }
     // Nobody was ever asked for what was hidden.
-    let mut client = HandMadeClient::say(
-        proxy,
-        &format!(
-            "GET http://{}/last HTTP/1.1\r\nConnection: close\r\n\r\n",
-            origin.address
-        ),
-    );
-    assert_eq!(client.answer().1, "good");
+    let last = way.line("GET", &origin, "/last") + "Connection: close\r\n\r\n";
+    assert_eq!(HandMadeClient::say(near, &last).answer().1, "good");
     let all = eventually("the last request was heard", || {
         let all = origin.heard(1).concat();
         all.contains("/last").then_some(all)

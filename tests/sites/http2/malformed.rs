@@ -10,9 +10,16 @@ use super::{
 /// Raw frames that a library would not send. Each ends the stream or the connection, and reaches no site.
 #[test]
 fn malformed_requests_reach_no_site() {
-    let Some(world) = World::start(&["h2"]) else {
-        return;
-    };
+    for site in ["h2", "http/1.1"] {
+        let Some(world) = World::start(&[site]) else {
+            return;
+        };
+        send_malformed(&world);
+        assert_eq!(world.seen.streams(), 0, "{site}");
+    }
+}
+
+fn send_malformed(world: &World) {
     let literal = |name: &str, value: &str| {
         let mut bytes = vec![0, name.len() as u8];
         bytes.extend(name.as_bytes());
@@ -84,7 +91,6 @@ fn malformed_requests_reach_no_site() {
             soon("an end", is_over).await;
         }
     });
-    assert_eq!(world.seen.streams(), 0);
 }
 
 /// Whether frames have ended stream 1, or the connection.

@@ -148,10 +148,25 @@ async fn serve_http1(mut tls: tokio_rustls::server::TlsStream<TcpStream>, seen: 
         };
         seen.streams.fetch_add(1, Ordering::Relaxed);
         let head: Vec<u8> = received.drain(..end).collect();
-        let answer = match head.starts_with(b"GET /hints ") {
-            true => b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n"
+        let path = head.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
+        let answer = match path {
+            b"/hints" => b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n"
                 .to_vec(),
-            false => {
+            b"/only-trailers" => b"HTTP/1.1 200 OK\r\nGrpc-Status: 5\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            b"/continue" => {
+                let go_on = tls.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await;
+                if go_on.is_err() || tls.flush().await.is_err() {
+                    return;
+                }
+                while received.len() < 4 {
+                    if tls.read_buf(&mut received).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                }
+                received.drain(..4);
+                b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\ngot 4".to_vec()
+            }
+            _ => {
                 let length = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", head.len());
                 [length.as_bytes(), &head].concat()
             }
@@ -234,6 +249,18 @@ async fn answer(
             let mut trailers = HeaderMap::new();
             trailers.insert("x-sum", "7".parse().ok()?);
             stream.send_trailers(trailers).ok()
+        }
+        "/continue" => {
+            let go_on = Response::builder().status(100).body(()).ok()?;
+            respond.send_informational(go_on).ok()?;
+            let mut bytes = 0;
+            while let Some(data) = body.data().await {
+                let data = data.ok()?;
+                body.flow_control().release_capacity(data.len()).ok()?;
+                bytes += data.len();
+            }
+            let mut stream = respond.send_response(ok().body(()).ok()?, false).ok()?;
+            stream.send_data(format!("got {bytes}").into(), true).ok()
         }
         "/early" => {
             let head = Response::builder().status(413).body(()).ok()?;

@@ -3,14 +3,11 @@
 use bytes::Bytes;
 
 use super::{
-    World,
+    TlsFront, World,
     peers::{Client, runtime, send, soon},
 };
 use crate::{
-    common::{
-        addresses::free_address, certificate::certificate, eventually, programs::are_installed,
-        websocket,
-    },
+    common::{certificate::certificate, programs::are_installed, websocket},
     served,
 };
 
@@ -20,19 +17,8 @@ fn a_websocket_of_http2_is_an_upgrade_at_the_site() {
         return;
     }
     let (folder, runtime) = (certificate(), runtime());
-    // TLS in front of a server of HTTP/1.1 without it.
-    let (site, echo) = (free_address(), websocket::start_echo());
-    let listen = format!(
-        "OPENSSL-LISTEN:{},bind=127.0.0.1,fork,reuseaddr,verify=0,cert=tls.crt,key=tls.key",
-        site.port()
-    );
-    let mut socat = std::process::Command::new("socat")
-        .args([listen, format!("TCP:{echo}")])
-        .current_dir(folder.path())
-        .spawn()
-        .expect("socat starts");
-    eventually("socat listens", || std::net::TcpStream::connect(site).ok());
-    let (_pair, near) = served("https", folder.path(), site.port());
+    let site = TlsFront::start(folder.path(), websocket::start_echo());
+    let (_pair, near) = served("https", folder.path(), site.address.port());
     runtime.block_on(async {
         let client = Client::connect(near, folder.path()).await;
         let (response, mut stream) = client.websocket("/echo").await;
@@ -60,8 +46,6 @@ fn a_websocket_of_http2_is_an_upgrade_at_the_site() {
         let rest = async { while body.data().await.is_some_and(|data| data.is_ok()) {} };
         soon("the end", rest).await;
     });
-    let _ = socat.kill();
-    let _ = socat.wait();
 }
 
 #[test]
