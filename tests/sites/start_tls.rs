@@ -11,6 +11,8 @@ use std::{
     thread,
 };
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use crate::common::{
     PATIENCE,
     addresses::free_address,
@@ -20,7 +22,10 @@ use crate::common::{
     site::Pair,
     world::ok,
 };
-use crate::served;
+use crate::{
+    http2::peers::{runtime, soon, tls},
+    served,
+};
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
@@ -333,6 +338,48 @@ fn postgres_is_served_with_passwords_bound_to_its_own_certificate() {
     );
     let again = pair.far.link_bytes() - before;
     assert!(again < 60_000, "{again} bytes for the second transfer");
+
+    // TLS from the first byte, as of libpq 17.
+    let runtime = runtime();
+    let answer = runtime.block_on(async {
+        let mut tls = tls(near, folder.path(), &["postgresql"]).await;
+        let parameters = b"user\0postgres\0\0";
+        let length = (8 + parameters.len() as u32).to_be_bytes();
+        let startup = [&length[..], &[0, 3, 0, 0], parameters].concat();
+        tls.write_all(&startup).await.expect("a connection");
+        let mut answer = [0; 9];
+        soon("an answer", tls.read_exact(&mut answer))
+            .await
+            .expect("an answer");
+        answer
+    });
+    // It asks for a password by SASL.
+    assert_eq!((answer[0], answer[8]), (b'R', 10));
+
+    // libpq asks for the end of a query on a further connection, without TLS.
+    let url = format!(
+        "postgresql://postgres:secret@localhost:{}/postgres?{verified}",
+        near.port()
+    );
+    let mut slow = Command::new(find("psql").expect("its presence was tested"));
+    slow.args(["-X", "-c", "SELECT pg_sleep(60)", &url])
+        .current_dir(folder.path());
+    let slow = slow
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let active = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'";
+    eventually("the slow query", || {
+        (query(port, "sslmode=require", active).0 == b"1\n").then_some(())
+    });
+    ok(Command::new("kill").args(["-INT", &slow.id().to_string()]));
+    let slow = slow.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&slow.stderr).into_owned();
+    assert!(
+        error.contains("canceling statement due to user request"),
+        "{error}"
+    );
 
     drop(pair);
 
