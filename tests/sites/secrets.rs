@@ -11,7 +11,7 @@ use std::{
 use crate::common::{
     addresses::free_address,
     content::{letters, noise},
-    digest,
+    digest, http,
     nginx::Nginx,
     programs::{are_installed, run_ok},
     site::Pair,
@@ -178,6 +178,10 @@ fn answers_for_one_client_are_neither_cached_nor_stored() {
             }
         }
         let caches = [&world.pair.near, &world.pair.far].map(|end| cached(end.process()));
+        let pages = world.pair.ends().map(|(_, end)| {
+            ["/metrics", "/status"].map(|page| http::get(end.admin, page, None).expect("a page").1)
+        });
+        let shown = pages.concat().concat();
         world.pair.near.signal("TERM");
         world.pair.near.wait_for_exit();
         let is_stored = |bytes: &[u8]| is_found(world.store.path(), bytes);
@@ -209,6 +213,7 @@ fn answers_for_one_client_are_neither_cached_nor_stored() {
                     "{canary} is in the log of {name}"
                 );
             }
+            assert!(!shown.contains(canary), "{canary} is shown: {shown}");
         }
     }
 }
@@ -293,14 +298,13 @@ fn the_length_of_a_cookie_shows_nothing_about_guesses() {
     let right = (0..8).map(|nth| cookie("right", nth, 1));
     let wrong = (0..8).map(|nth| cookie("wrong", nth, 10 + nth));
     let world = World::start_with_lines(false, &[], &right.chain(wrong).collect::<String>());
-    let median = |path: &str| {
+    // On a busy machine, further records of the lane and pings only add to a length.
+    let least = |path: &str| {
         let lengths = (1..8).map(|nth| world.get(&format!("{path}{nth}"), &[]).1);
-        let mut lengths: Vec<u64> = lengths.collect();
-        lengths.sort_unstable();
-        lengths[3]
+        lengths.min().expect("seven")
     };
     world.get("right0", &[]);
-    let (right, wrong) = (median("right"), median("wrong"));
+    let (right, wrong) = (least("right"), least("wrong"));
     assert!(right.abs_diff(wrong) < 40, "right {right}, wrong {wrong}");
     assert!(wrong > 300, "it is not compressed: {wrong}");
     // The test can fail: a body that repeats shows it.

@@ -15,7 +15,7 @@ use crate::common::{
     digest, eventually,
     http::{HandMadeClient, get},
     nginx::{Nginx, assert_kept},
-    programs::{are_installed, run_ok},
+    programs::{are_installed, are_large_ones_installed, run_ok},
     site::Pair,
 };
 
@@ -163,6 +163,51 @@ fn redirects_within_the_site_and_to_its_other_hosts_stay_with_the_listener() {
 }
 
 #[test]
+fn no_request_is_led_to_a_host_that_the_far_end_does_not_allow() {
+    if !are_installed(PROGRAMS) {
+        return;
+    }
+    let other = Nginx::start_with_tls_and_lines("location = /seen { return 200 other; }");
+    // Addresses of the far end's machine and its network, which a hostile site may name.
+    let hosts = [
+        "127.0.0.1:1",
+        "169.254.169.254",
+        "[::1]:1",
+        "unlisted.example",
+    ];
+    let redirects = hosts.iter().enumerate();
+    let redirects = redirects
+        .map(|(nth, host)| format!("location = /{nth} {{ return 307 http://{host}/seen; }}"));
+    let nginx = Nginx::start_with_tls_and_lines(&redirects.collect::<String>());
+    let [first, second] = [&nginx, &other].map(|nginx| nginx.certificate().display().to_string());
+    let (own, listed) = (authority_of(&nginx), authority_of(&other));
+    let allowed = [
+        "--allow",
+        &own,
+        "--origin-ca",
+        &first,
+        "--origin-ca",
+        &second,
+    ];
+    let (_pair, listen) = served(&format!("{},{listed}", site_of(&nginx)), &allowed);
+    let ask = |path: &str| {
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        HandMadeClient::say(listen, &request).rest()
+    };
+    for (nth, host) in hosts.iter().enumerate() {
+        let answer = ask(&nth.to_string());
+        let location = format!("Location: http://{host}/seen");
+        let location = location.to_lowercase();
+        assert!(answer.to_lowercase().contains(&location), "{answer}");
+        let answer = ask(&format!("_refrain/{host}/seen"));
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{host}: {answer}");
+    }
+    // The near end lists this one, and the far end does not allow it.
+    let answer = ask(&format!("_refrain/{listed}/seen"));
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+}
+
+#[test]
 fn an_answer_to_head_that_describes_a_file_of_another_host_is_no_redirect() {
     if !are_installed(PROGRAMS) {
         return;
@@ -294,6 +339,7 @@ fn clients_that_speak_tls_reach_a_site_by_its_own_name() {
             &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"],
             "protocol version",
         ),
+        (&["-alpn", "other"], "no application protocol"),
     ] {
         let at = format!("localhost:{port}");
         let connect = ["s_client", "-connect", &at];
@@ -309,6 +355,7 @@ fn clients_that_speak_tls_reach_a_site_by_its_own_name() {
         "asks for other.example",
         "does not speak TLS",
         "no version or cipher of TLS",
+        "does not speak HTTP/2 or HTTP/1.1",
     ] {
         pair.near
             .wait_for_log(&["TLS with 127.0.0.1 failed", reason]);
@@ -333,6 +380,48 @@ fn clients_that_speak_tls_reach_a_site_by_its_own_name() {
         assert!(is_served(&["--cacert", &stranger, &url("page")]));
         pair.near.log().contains("stays as it was").then_some(())
     });
+}
+
+/// By Debian's testssl, which knows the protocols, ciphers and faults of twenty years.
+#[test]
+fn no_protocol_or_cipher_is_weak() {
+    if !are_installed(PROGRAMS) || !are_large_ones_installed(&["testssl"]) {
+        return;
+    }
+    let nginx = Nginx::start_with_tls();
+    let folder = nginx.certificate().parent().expect("a folder").to_owned();
+    let port = nginx.https.expect("it has TLS").port();
+    let (_pair, near) = crate::served("https", &folder, port);
+    let report = folder.join("report.json");
+    let report_text = report.display().to_string();
+    let server = format!("localhost:{}", near.port());
+    let found = Command::new("testssl")
+        .args([
+            "--quiet",
+            "--color",
+            "0",
+            "--warnings",
+            "off",
+            "--nodns",
+            "none",
+            "--ip",
+            "127.0.0.1",
+        ])
+        .args(["-p", "-s", "-f", "-U", "--jsonfile", &report_text, &server])
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    let text = fs::read(&report).expect("a report");
+    let findings: Vec<serde_json::Value> = serde_json::from_slice(&text)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&found.stdout)));
+    assert!(findings.len() > 30, "{findings:?}");
+    let severity = |finding: &serde_json::Value| finding["severity"].as_str().map(str::to_owned);
+    // WARN is about testssl's own means.
+    let is_weak = |finding: &&serde_json::Value| {
+        !["OK", "INFO", "WARN"].contains(&severity(finding).unwrap_or_default().as_str())
+    };
+    let weak: Vec<&serde_json::Value> = findings.iter().filter(is_weak).collect();
+    assert!(weak.is_empty(), "{weak:#?}");
 }
 
 #[test]
