@@ -106,6 +106,17 @@ impl Bench {
         both: &[&str],
         near: &[&str],
     ) -> anyhow::Result<Pair<'_>> {
+        self.pair_with_far(server, both, near, &[])
+    }
+
+    /// The same with further options for the far end.
+    pub(super) fn pair_with_far(
+        &self,
+        server: SocketAddr,
+        both: &[&str],
+        near: &[&str],
+        far: &[&str],
+    ) -> anyhow::Result<Pair<'_>> {
         let (proxy, service) = (free_address(), free_address());
         let http_proxy = proxy.to_string();
         let site = format!("{service}=https://{server}");
@@ -121,7 +132,8 @@ impl Bench {
         let certificate = certificate.to_string_lossy();
         let trust = ["--origin-ca", &certificate];
         let has_certificate = Path::new(&*certificate).exists();
-        let far = [&common[..], if has_certificate { &trust } else { &[] }].concat();
+        let trust = if has_certificate { &trust[..] } else { &[] };
+        let far = [&common[..], trust, far].concat();
         let gateways = Gateways::start(&Setup {
             refrain: &self.refrain,
             link: None,

@@ -51,6 +51,15 @@ address() { sed "s/FORWARD/$FORWARD/; s/SERVICE/$SERVICE/" <<<$1; }
 git -c "http.proxy=$proxy" -c http.sslCAInfo=/mnt/ca/root.pem clone --quiet $OPTIONS "$(address $URL)/served.git" clone
 "#;
 
+/// As of a server whose repositories are private: git asks without a password first.
+const PASSWORD: &str = r#"
+auth_basic private;
+auth_basic_user_file /mnt/passwords;
+"#;
+
+/// For the user `user`, with the password `secret`.
+const PASSWORDS: &str = "echo \"user:$(openssl passwd -apr1 secret)\" >passwords";
+
 /// Each user has cloned version N past the pair before.
 const FETCH: &str = r#"
 [[ $STEP != 1 ]] || git clone --quiet 1.git clone-2
@@ -72,11 +81,15 @@ git -C clone fsck --full --strict >fsck 2>&1 || { cat fsck; exit 1; }
 [[ -z $(git -C clone status --porcelain) ]]
 "#;
 
+const PRIVATE_KEPT: &str = "git: the same, with `--private-answers cache` at the far end";
+
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let (fcgiwrap, _fcgiwrap) = bench.serve(FCGIWRAP)?;
     let (http, _http) = http(bench, fcgiwrap)?;
     let settings = HTTP_BACKEND.replace("@FCGIWRAP@", &fcgiwrap.to_string());
     let (https, _https) = nginx::start_with_tls(bench, &settings)?;
+    bench.run(PASSWORDS, &[])?;
+    let (private, _private) = nginx::start_with_tls(bench, &[PASSWORD, &settings].concat())?;
     let (daemon, _daemon) = bench.serve(DAEMON)?;
     nginx::authority(bench)?;
     let url = format!("http://{http}");
@@ -123,6 +136,22 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             "nothing",
         ),
         (
+            "git by https, through a service, with a password: clone",
+            private,
+            CLONE,
+            "http://user:secret@SERVICE",
+            "",
+            "answers to requests with a password are secret",
+        ),
+        (
+            PRIVATE_KEPT,
+            private,
+            CLONE,
+            "http://user:secret@SERVICE",
+            "",
+            "nothing",
+        ),
+        (
             "git by its own protocol: clone",
             daemon,
             CLONE,
@@ -142,7 +171,11 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             let script = [script, CHECK].concat();
             let scheme = if url == opened { "opened" } else { "" };
             let near = nginx::near_options(scheme);
-            bench.pair(server, &[], near)?.row(
+            let far: &[&str] = match name == PRIVATE_KEPT {
+                true => &["--private-answers", "cache"],
+                false => &[],
+            };
+            bench.pair_with_far(server, &[], near, far)?.row(
                 title,
                 &script,
                 &[("URL", url), ("OPTIONS", options)],

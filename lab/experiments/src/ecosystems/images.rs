@@ -28,9 +28,14 @@ version: 0.1
 log: { level: error }
 storage: { filesystem: { rootdirectory: /mnt/registry } }
 http: { addr: "$SERVER" @TLS@ }
+@PASSWORD@
 END
 exec docker-registry serve "registry-$PORT.yml"
 "#;
+
+/// For the user `user`, with the password `secret`.
+const PASSWORD: &str = "auth: { htpasswd: { realm: private, path: /mnt/registry-passwords } }";
+const PASSWORDS: &str = "htpasswd -Bbn user secret >registry-passwords";
 
 const TLS: &str = ", tls: { certificate: /mnt/cert.pem, key: /mnt/key.pem }";
 
@@ -70,14 +75,16 @@ const PULL: &str = r#"
 rm -rf direct image
 HTTPS_PROXY=
 [[ $TLS = false ]] && verify=false || verify=true
-skopeo --insecure-policy copy -q --src-cert-dir certificates --src-tls-verify=$verify "docker://$SERVER/$IMAGE:v$VERSION" dir:direct
+creds=()
+[[ $TLS != password ]] || creds=(--src-creds user:secret)
+skopeo --insecure-policy copy -q "${creds[@]}" --src-cert-dir certificates --src-tls-verify=$verify "docker://$SERVER/$IMAGE:v$VERSION" dir:direct
 case $TLS in
-service) near=(false $SERVICE certificates) ;;
+service | password) near=(false $SERVICE certificates) ;;
 opened) near=(true site.test:${SERVER##*:} ca-certificates) HTTPS_PROXY=http://$NEAR ;;
 *) near=($TLS $FORWARD certificates) ;;
 esac
 export HTTPS_PROXY
-skopeo --insecure-policy copy -q --src-cert-dir "${near[2]}" --src-tls-verify=$near \
+skopeo --insecure-policy copy -q "${creds[@]}" --src-cert-dir "${near[2]}" --src-tls-verify=$near \
     "docker://${near[1]}/$IMAGE:v$VERSION" dir:image
 diff -r direct image
 "#;
@@ -85,14 +92,14 @@ diff -r direct image
 struct Image {
     name: &'static str,
     image: &'static str,
-    /// For skopeo, or `service` or `opened` for the way.
+    /// For skopeo, or `service`, `password` (a service, of a private registry) or `opened` for the way.
     tls: &'static str,
     /// Of both ends.
     options: &'static [&'static str],
     in_the_way: &'static str,
 }
 
-const PULLS: [Image; 9] = [
+const PULLS: [Image; 10] = [
     Image {
         name: "image: layer as gzip, files with the time of the build",
         image: "build-gzip",
@@ -150,6 +157,13 @@ const PULLS: [Image; 9] = [
         in_the_way: "nothing",
     },
     Image {
+        name: "image: layer without compression, by https, through a service, with a password",
+        image: "same-plain",
+        tls: "password",
+        options: &["--cache-size", "512MiB"],
+        in_the_way: "nothing: paths of layers have digests",
+    },
+    Image {
         name: "image: layer without compression, by https, as an opened name",
         image: "same-plain",
         tls: "opened",
@@ -163,8 +177,10 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     nginx::authority(bench)?;
     let trust = "mkdir certificates ca-certificates; cp cert.pem certificates/ca.crt; cp ca/root.pem ca-certificates/ca.crt";
     bench.run(trust, &[])?;
-    let (plain, _plain) = registry(bench, "")?;
-    let (tls, _tls) = registry(bench, TLS)?;
+    bench.run(PASSWORDS, &[])?;
+    let (plain, _plain) = registry(bench, "", "")?;
+    let (tls, _tls) = registry(bench, TLS, "")?;
+    let (private, _private) = registry(bench, TLS, PASSWORD)?;
     bench.run(BUILD, &[("SERVER", &plain.to_string())])?;
     let rows = PULLS.iter().map(|pull| {
         let title = Title {
@@ -172,7 +188,11 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             checked: "sha256 of layer and configuration, by skopeo; `diff -r`",
             in_the_way: pull.in_the_way,
         };
-        let server = if pull.tls == "false" { plain } else { tls };
+        let server = match pull.tls {
+            "false" => plain,
+            "password" => private,
+            _ => tls,
+        };
         let variables = [("IMAGE", pull.image), ("TLS", pull.tls)];
         bench
             .pair(server, pull.options, nginx::near_options(pull.tls))?
@@ -181,6 +201,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     rows.collect()
 }
 
-fn registry(bench: &Bench, tls: &str) -> anyhow::Result<(SocketAddr, Running)> {
-    bench.serve(&REGISTRY.replace("@TLS@", tls))
+fn registry(bench: &Bench, tls: &str, password: &str) -> anyhow::Result<(SocketAddr, Running)> {
+    let script = REGISTRY.replace("@TLS@", tls);
+    bench.serve(&script.replace("@PASSWORD@", password))
 }
