@@ -212,10 +212,11 @@ fn damage(rng: &mut Rng, harm: Kind, bytes: &mut Vec<u8>, is_first: bool) -> boo
     const HELLO_INSTANCE: core::ops::Range<usize> = 12..20;
 
     let mut frames = Vec::new();
-    let mut at = match Hello::read(bytes) {
+    let hello_bytes = match Hello::read(bytes) {
         Ok(Some((_, read))) if is_first => read,
         _ => 0,
     };
+    let mut at = hello_bytes;
     while let Ok(Some((frame, read))) = Frame::read(&bytes[at..]) {
         let is_meant = match harm {
             Kind::AlteredConfirmation => matches!(frame, Frame::Confirm(_)),
@@ -232,8 +233,15 @@ fn damage(rng: &mut Rng, harm: Kind, bytes: &mut Vec<u8>, is_first: bool) -> boo
         if is_first && HELLO_INSTANCE.contains(&at) {
             return false;
         }
-        bytes[at] ^= 1 << rng.u8(..8);
-        return true;
+        let flip = 1 << rng.u8(..8);
+        bytes[at] ^= flip;
+        // Ends that were told different terms cannot know it, and one may wait for ever for what the other never says. TLS
+        // lets no such hello through.
+        let is_other_hello = at < hello_bytes && matches!(Hello::read(bytes), Ok(Some(_)));
+        if is_other_hello {
+            bytes[at] ^= flip;
+        }
+        return !is_other_hello;
     }
     let Some(frame) = rng.choice(frames) else {
         return false;
