@@ -33,14 +33,6 @@ fn clients_that_end_connections_without_a_reason_pass_the_third_time() {
     with_name(|| {
         let world = World::start("");
         publish_deb(&world.site.repository(""), &world.www());
-        let succeeds = |access: &Access, program: &str, arguments: &[&str]| {
-            access
-                .program(program, arguments)
-                .output()
-                .expect("it runs")
-                .status
-                .success()
-        };
         // GnuTLS ends the handshake and then the connection. What is served is no repository, which is another error.
         passes(&world, "git", |access| {
             let trusted = format!("http.sslCAInfo={}", access.trusted().display());
@@ -76,7 +68,8 @@ fn clients_that_end_connections_without_a_reason_pass_the_third_time() {
                     access.proxy().expect("it has one"),
                     super::authority_of(&access.world.site),
                 );
-                succeeds(access, "node", &["-e", &script])
+                let mut node = access.program("node", &["-e", &script]);
+                node.output().expect("it runs").status.success()
             });
         }
     });

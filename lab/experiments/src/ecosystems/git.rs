@@ -81,7 +81,8 @@ git -C clone fsck --full --strict >fsck 2>&1 || { cat fsck; exit 1; }
 [[ -z $(git -C clone status --porcelain) ]]
 "#;
 
-const PRIVATE_KEPT: &str = "git: the same, with `--private-answers cache` at the far end";
+/// Of a far end whose users may all see what is private.
+const KEPT: &[&str] = &["--private-answers", "cache"];
 
 fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
     let (fcgiwrap, _fcgiwrap) = bench.serve(FCGIWRAP)?;
@@ -101,6 +102,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             CLONE,
             url.as_str(),
             "",
+            &[][..],
             "nothing: packs are deflated, but the server sends stored objects unchanged",
         ),
         (
@@ -109,6 +111,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             FETCH,
             &url,
             "",
+            &[][..],
             "nothing repeats: git sends only new data",
         ),
         (
@@ -117,6 +120,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             CLONE,
             &url,
             "--depth 1",
+            &[][..],
             "deflate, of objects that the server compresses again",
         ),
         (
@@ -125,6 +129,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             CLONE,
             "http://SERVICE",
             "",
+            &[][..],
             "nothing",
         ),
         (
@@ -133,6 +138,7 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             CLONE,
             &opened,
             "",
+            &[][..],
             "nothing",
         ),
         (
@@ -141,14 +147,16 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             CLONE,
             "http://user:secret@SERVICE",
             "",
+            &[][..],
             "answers to requests with a password are secret",
         ),
         (
-            PRIVATE_KEPT,
+            "git: the same, with `--private-answers cache` at the far end",
             private,
             CLONE,
             "http://user:secret@SERVICE",
             "",
+            KEPT,
             "nothing",
         ),
         (
@@ -157,12 +165,13 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             CLONE,
             "git://FORWARD",
             "",
+            &[][..],
             "nothing",
         ),
     ];
     let rows = rows
         .into_iter()
-        .map(|(name, server, script, url, options, in_the_way)| {
+        .map(|(name, server, script, url, options, far, in_the_way)| {
             let title = Title {
                 name,
                 checked: "commit, `git fsck --strict`",
@@ -171,10 +180,6 @@ fn measure(bench: &Bench) -> anyhow::Result<Vec<Row>> {
             let script = [script, CHECK].concat();
             let scheme = if url == opened { "opened" } else { "" };
             let near = nginx::near_options(scheme);
-            let far: &[&str] = match name == PRIVATE_KEPT {
-                true => &["--private-answers", "cache"],
-                false => &[],
-            };
             bench.pair_with_far(server, &[], near, far)?.row(
                 title,
                 &script,
