@@ -120,26 +120,29 @@ impl<'a> TokenWriter<'a> {
 
 /// Reads a block's tokens; the mirror of [`TokenWriter`].
 #[derive(Debug)]
-pub(crate) struct TokenReader<'a> {
+pub struct TokenReader<'a> {
     tokens: &'a [u8],
     block_at: LogPosition,
 }
 
 /// A token stream that no encoder writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MalformedTokens;
+pub struct MalformedTokens;
 
 impl<'a> TokenReader<'a> {
-    pub(crate) fn new(tokens: &'a [u8], block_at: LogPosition) -> Self {
+    /// The tokens of a block at this position.
+    #[must_use]
+    pub fn new(tokens: &'a [u8], block_at: LogPosition) -> Self {
         Self { tokens, block_at }
     }
 
-    /// The next region, whose bounds nobody has checked yet; `None` after the last.
+    /// The next region, whose bounds nobody has checked yet; `None` after the last. `cursor` is as the encoder's was before
+    /// the block.
+    ///
+    /// # Errors
+    /// If no encoder writes what follows.
     #[inline(always)]
-    pub(crate) fn next(
-        &mut self,
-        cursor: &mut SourceCursor,
-    ) -> Result<Option<Region>, MalformedTokens> {
+    pub fn next(&mut self, cursor: &mut SourceCursor) -> Result<Option<Region>, MalformedTokens> {
         if self.tokens.is_empty() {
             return Ok(None);
         }

@@ -439,6 +439,7 @@ impl SharedLink {
                     signals.writable.notify_one();
                 }
             }
+            Event::FlowEnded(_) => {}
             Event::PeerDraining => {
                 self.draining.send_replace(true);
                 // At its end, the log has the line that the link is down.

@@ -450,6 +450,8 @@ impl Link {
             let (now, round_trip) = (self.heard_at(), self.smoothed_round_trip());
             flow.send.limits.writer_came(now, round_trip);
             flow.count(&mut self.counters);
+            let status = self.flow_status(now, id, &flow);
+            self.events.push_back(Event::FlowEnded(Box::new(status)));
             self.pending_bytes -= flow.send.pending.len();
             self.early_runs -= flow.receive.bytes.early_runs();
             if let Some(seq) = flow.send.held_at {

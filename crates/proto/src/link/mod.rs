@@ -239,6 +239,8 @@ pub enum Event {
     Writable(FlowId),
     /// The flow is over: pass it on as a reset.
     FlowReset(FlowId, ResetReason),
+    /// A flow is over, both ways: how it stood at last.
+    FlowEnded(Box<FlowStatus>),
     /// The other end takes no new flows.
     PeerDraining,
 }

@@ -8,6 +8,7 @@ use super::{Caches, Link};
 use crate::{
     counters::{LayerCounters, LinkCounters, PredictionCounters},
     effort::{Effort, EffortReason},
+    flow::Flow,
     frame::{FlowId, LaneId},
     limited::LimitedBy,
     moment::Moment,
@@ -76,7 +77,7 @@ pub struct LaneStatus {
 }
 
 /// A flow as it stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStatus {
     /// Its number.
     pub id: FlowId,
@@ -103,7 +104,7 @@ pub struct FlowStatus {
 }
 
 /// Predictions on one direction of a flow, as one of its ends sees them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowPredictions {
     /// What was offered, confirmed and wasted.
     pub counters: PredictionCounters,
@@ -171,31 +172,7 @@ impl Link {
             flows: self
                 .flows
                 .iter()
-                .map(|(&id, flow)| FlowStatus {
-                    id,
-                    lane: flow.send.lane,
-                    target: flow.target.clone(),
-                    opened_here: flow.opened_here,
-                    age: now.since(flow.opened_at),
-                    class: flow.send.class,
-                    sent: flow.send.counters,
-                    received: flow.receive.counters,
-                    limited_by: flow.send.limits.counted(now, self.smoothed_round_trip()),
-                    send_predictions: flow.send.expectations.as_ref().map(|expectations| {
-                        FlowPredictions {
-                            counters: expectations.counters,
-                            dispersion: flow.send.dispersion,
-                            by_sender: flow.send.by_sender,
-                        }
-                    }),
-                    receive_predictions: flow.receive.predictions.as_ref().map(|predictions| {
-                        FlowPredictions {
-                            counters: predictions.counters,
-                            dispersion: predictions.dispersion(),
-                            by_sender: predictions.is_by_sender(),
-                        }
-                    }),
-                })
+                .map(|(&id, flow)| self.flow_status(now, id, flow))
                 .collect(),
             sent,
             received,
@@ -209,6 +186,38 @@ impl Link {
             offered_bytes_held: self.history.as_ref().map_or(0, LinkHistory::held_bytes),
             offers_kept: self.offers_kept,
             allocated_bytes,
+        }
+    }
+
+    /// A flow as it stands. It need not be in the table any more.
+    pub(super) fn flow_status(&self, now: Moment, id: FlowId, flow: &Flow) -> FlowStatus {
+        let (send, receive) = (&flow.send, &flow.receive);
+        FlowStatus {
+            id,
+            lane: send.lane,
+            target: flow.target.clone(),
+            opened_here: flow.opened_here,
+            age: now.since(flow.opened_at),
+            class: send.class,
+            sent: send.counters,
+            received: receive.counters,
+            limited_by: send.limits.counted(now, self.smoothed_round_trip()),
+            send_predictions: send
+                .expectations
+                .as_ref()
+                .map(|expectations| FlowPredictions {
+                    counters: expectations.counters,
+                    dispersion: send.dispersion,
+                    by_sender: send.by_sender,
+                }),
+            receive_predictions: receive
+                .predictions
+                .as_ref()
+                .map(|predictions| FlowPredictions {
+                    counters: predictions.counters,
+                    dispersion: predictions.dispersion(),
+                    by_sender: predictions.is_by_sender(),
+                }),
         }
     }
 }

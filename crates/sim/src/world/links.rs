@@ -171,7 +171,7 @@ impl World {
             Event::FlowReset(flow, reason) => self.flow_reset(end, (link, flow), reason)?,
             Event::Readable(flow) => self.readable(end, (link, flow)),
             Event::Writable(flow) => self.writable(end, (link, flow)),
-            Event::FlowAccepted(_) | Event::PeerDraining => {}
+            Event::FlowAccepted(_) | Event::FlowEnded(_) | Event::PeerDraining => {}
         }
         Ok(())
     }
