@@ -4,6 +4,7 @@
 //! wanted. Each prints a page of Markdown, or writes it to a file. Its targets, and whether they are met, go to
 //! standard error.
 
+mod analyze;
 mod bulk;
 mod chapters;
 mod corpus;
@@ -124,6 +125,8 @@ enum Experiment {
     Peers(peers::Arguments),
     /// Measure slow and high-latency links, as root: transfers, effort, fairness and keystrokes over the lab's link
     Links(links::Arguments),
+    /// Replay captures through a pair, as root, and compare
+    Analyze(analyze::Arguments),
     /// Run a program as the only child of a process, for `czip` to measure
     #[command(name = czip::MEASURED, hide = true)]
     Measured {
@@ -189,6 +192,7 @@ fn main() -> ExitCode {
             None,
         ),
         Experiment::Czip(arguments) => (czip::run(&arguments), arguments.write),
+        Experiment::Analyze(arguments) => (analyze::run(&arguments), arguments.write),
         Experiment::Links(arguments) => (links::run(&arguments), arguments.write),
         Experiment::Ecosystems(arguments) => (ecosystems::run(&arguments), arguments.write),
         Experiment::Interception(arguments) => (interception::run(&arguments), arguments.write),

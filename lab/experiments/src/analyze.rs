@@ -1,0 +1,139 @@
+//! `refrain analyze`: its columns over the captures at hand, and the checks of its estimates.
+
+mod captures;
+mod replay;
+mod tshark;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+use crate::chapters::{self, Chapter, Choice, FiguresFolder};
+use captures::Captures;
+use replay::Replays;
+use tshark::Comparison;
+
+const INTRODUCTION: &str = "# Estimates from captures\n\n\
+     Written by `cargo run --release -p refrain-experiments -- analyze --write docs/results-analyze.md`, as root.\n\n\
+     `refrain analyze` over the captures of `../shared/data/pcap`. [Estimates from captures](analyze.md) explains the\n\
+     columns. Nine captures were set aside by name (`lab/experiments/src/analyze/set_aside.txt`) before the\n\
+     first comparison, and were not looked at during development. Savings are estimates. Only the chapter on\n\
+     replays has traffic over sockets.\n";
+
+/// Captures that were not looked at while the estimates were developed.
+const SET_ASIDE: &str = include_str!("analyze/set_aside.txt");
+
+fn chapters<'a>() -> [Chapter<Setup<'a>>; 3] {
+    [
+        Chapter::of::<Captures>(),
+        Chapter::of::<Replays>(),
+        Chapter::of::<Comparison>(),
+    ]
+}
+
+/// The options of `analyze`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Measure this program
+    #[arg(long, default_value = "target/release/refrain")]
+    refrain: PathBuf,
+    /// Read the captures of this directory
+    #[arg(long, value_name = "DIR", default_value = "../shared/data/pcap")]
+    captures: PathBuf,
+    /// Skip the captures that are set aside
+    #[arg(long)]
+    development: bool,
+    /// Keep the figures of chapters in this directory
+    #[arg(long, value_name = "DIR", default_value = "target/analyze")]
+    figures: PathBuf,
+    /// Measure only these chapters, and keep the last figures of the others; without a name, measure none
+    #[arg(
+        long,
+        value_name = "CHAPTER",
+        num_args = 0..,
+        value_delimiter = ',',
+        value_parser = chapters::names(&chapters())
+    )]
+    only: Option<Vec<String>>,
+    /// Skip chapters that were already measured at this commit, to resume a stopped run
+    #[arg(long)]
+    resume: bool,
+    /// Print all figures as JSON instead of the page
+    #[arg(long)]
+    json: bool,
+    /// Write to this file instead of standard output
+    #[arg(long)]
+    pub write: Option<PathBuf>,
+}
+
+struct Setup<'a> {
+    /// An absolute path.
+    refrain: &'a Path,
+    captures: Vec<PathBuf>,
+    figures: &'a Path,
+}
+
+impl FiguresFolder for Setup<'_> {
+    fn folder(&self) -> &Path {
+        self.figures
+    }
+}
+
+fn name(capture: &Path) -> String {
+    capture
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn is_set_aside(name: &str) -> bool {
+    SET_ASIDE.lines().any(|line| line == name)
+}
+
+/// Measures, and gives the page.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
+    let refrain = arguments.refrain.canonicalize();
+    let refrain = refrain.with_context(|| {
+        let program = arguments.refrain.display();
+        format!("cannot find \"{program}\" (build it: cargo build --release --bin refrain)")
+    })?;
+    std::fs::create_dir_all(&arguments.figures)?;
+    let folder = &arguments.captures;
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut captures = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let is_capture = path
+            .extension()
+            .is_some_and(|kind| kind == "pcap" || kind == "pcapng");
+        if is_capture && !(arguments.development && is_set_aside(&name(&path))) {
+            captures.push(path);
+        }
+    }
+    ensure!(
+        !captures.is_empty(),
+        "\"{}\" has no captures",
+        folder.display()
+    );
+    captures.sort();
+    let setup = Setup {
+        refrain: &refrain,
+        captures,
+        figures: &arguments.figures,
+    };
+    let choice = Choice {
+        only: arguments.only.as_deref(),
+        resume: arguments.resume,
+    };
+    match arguments.json {
+        true => chapters::json(&chapters(), &setup, choice),
+        false => chapters::page(
+            INTRODUCTION,
+            &chapters(),
+            &setup,
+            choice,
+            arguments.write.as_deref(),
+        ),
+    }
+}
