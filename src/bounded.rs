@@ -49,7 +49,7 @@ pub(crate) fn store_size(text: &str) -> Result<ByteSize, String> {
 }
 
 /// Bytes, at least `least`.
-fn size_from(least: &str, text: &str, unit: &str) -> Result<ByteSize, String> {
+pub(crate) fn size_from(least: &str, text: &str, unit: &str) -> Result<ByteSize, String> {
     let ByteSize(bytes_min) = parse(least)?;
     match size(text)? {
         ByteSize(bytes) if bytes < bytes_min => {

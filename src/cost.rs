@@ -8,6 +8,7 @@ mod inputs;
 mod measured;
 mod model;
 mod paper;
+mod prices;
 mod report;
 
 use std::{
@@ -15,6 +16,9 @@ use std::{
     io::{self, Read},
     path::{Path, PathBuf},
 };
+
+pub(crate) use model::Bill;
+pub(crate) use prices::Prices;
 
 use anyhow::{Context, anyhow, ensure};
 use given::Given;

@@ -4,6 +4,7 @@
 //! why; 2 the command line or the configuration is wrong; 3 a near end has no link within
 //! `--require-peer`; 130 Ctrl-C ended it early, 129 and 143 SIGHUP and SIGTERM.
 
+mod analyze;
 mod bench;
 mod bounded;
 mod bulk;
@@ -197,6 +198,8 @@ enum Command {
     Czip(czip::CzipArguments),
     /// Measure how much of the data in files repeats
     Bulk(bulk::BulkArguments),
+    /// Estimate how much a pair would save of captured traffic
+    Analyze(analyze::AnalyzeArguments),
     /// Test the connection to the far end and measure it
     ///
     /// With a near end's options, it opens a connection to the far end and measures it. Without
@@ -268,6 +271,7 @@ impl Command {
             Self::Store(arguments) => store::run(arguments),
             Self::Czip(arguments) => czip::run(arguments),
             Self::Bulk(arguments) => bulk::run(arguments),
+            Self::Analyze(arguments) => analyze::run(arguments),
             Self::Check(arguments) => check::run(arguments),
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Cost(arguments) => cost::run(arguments),

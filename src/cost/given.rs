@@ -61,7 +61,7 @@ pub(super) struct Given {
     pub cores: u32,
 }
 
-fn parse_traffic(text: &str) -> Result<ByteSize, String> {
+pub(super) fn parse_traffic(text: &str) -> Result<ByteSize, String> {
     match text.parse::<ByteSize>() {
         Ok(ByteSize(0)) => Err("must be greater than zero".to_owned()),
         // As a number of bytes, it is hardly meant.
@@ -105,7 +105,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-fn parse_amount(text: &str) -> Result<f64, String> {
+pub(super) fn parse_amount(text: &str) -> Result<f64, String> {
     let amount = text.parse().ok();
     let amount = amount.filter(|amount| (0.0..=AMOUNT_MAX).contains(amount));
     amount.ok_or_else(|| {

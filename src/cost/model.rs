@@ -34,35 +34,35 @@ pub(super) struct Driven {
 /// A month's bill: a column of Table 3 and of the ledger. Amounts of money are `None` if a price is unknown, and
 /// amounts per saved GB if nothing is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Bill {
+pub(crate) struct Bill {
     /// What leaves, as GB.
-    pub traffic_gb: f64,
-    pub saved_gb: f64,
+    pub(crate) traffic_gb: f64,
+    pub(crate) saved_gb: f64,
     /// Servers, times the hours that they run.
-    pub server_hours: f64,
-    pub server_hours_increase: f64,
-    pub cpu_hours_added: f64,
+    pub(crate) server_hours: f64,
+    pub(crate) server_hours_increase: f64,
+    pub(crate) cpu_hours_added: f64,
     /// At least 0.
-    pub cpu_hours_per_saved_gb: Option<f64>,
+    pub(crate) cpu_hours_per_saved_gb: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub traffic_cost: Option<f64>,
+    pub(crate) traffic_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub traffic_cost_reduction: Option<f64>,
+    pub(crate) traffic_cost_reduction: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub server_cost: Option<f64>,
+    pub(crate) server_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_cost: Option<f64>,
+    pub(crate) total_cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_of_none: Option<f64>,
+    pub(crate) total_of_none: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub saved_on_traffic: Option<f64>,
+    pub(crate) saved_on_traffic: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub spent_on_servers: Option<f64>,
+    pub(crate) spent_on_servers: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub left: Option<f64>,
+    pub(crate) left: Option<f64>,
     /// The price of a saved GB that pays for the added server-hours; at least 0.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub break_even_per_gb: Option<f64>,
+    pub(crate) break_even_per_gb: Option<f64>,
 }
 
 impl Service {

@@ -128,7 +128,10 @@ impl Stream {
                     if *left == 0 {
                         self.part = match self.part {
                             Part::Chunk(_) => Part::ChunkLine(Vec::new()),
-                            _ => Part::Head(Vec::new()),
+                            _ => {
+                                self.content.end(give);
+                                Part::Head(Vec::new())
+                            }
                         };
                     }
                     rest
@@ -173,7 +176,10 @@ impl Stream {
                     let size = size.and_then(|size| std::str::from_utf8(size).ok());
                     self.part = match size.and_then(|size| u64::from_str_radix(size, 16).ok()) {
                         // What follows are fields and an empty line, as in a head.
-                        Some(0) => Part::Head(b"\r\n".to_vec()),
+                        Some(0) => {
+                            self.content.end(give);
+                            Part::Head(b"\r\n".to_vec())
+                        }
                         Some(size) => Part::Chunk(size),
                         None => {
                             self.content = Content::plain();
@@ -291,10 +297,10 @@ mod tests {
 
     #[test]
     fn a_bomb_stays_compressed() {
-        let bomb = gzip(&vec![0; 200 << 20]);
+        let bomb = gzip(&vec![0; 30 << 20]);
         let fields = format!("Content-Length: {}", bomb.len());
         let out = inflated(&[&answer(&fields, &bomb)]);
-        assert!(out.len() < 100 << 20, "{}", out.len());
+        assert!(out.len() < 15 << 20, "{}", out.len());
     }
 
     proptest! {

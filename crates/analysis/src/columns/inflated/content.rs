@@ -88,6 +88,14 @@ impl Content {
         }
     }
 
+    /// The content is over: bytes that might have begun a file are given as they are.
+    pub(super) fn end(&mut self, give: &mut dyn FnMut(&[u8])) {
+        if let Form::Unknown(held) | Form::Zip(held) = &mut self.form {
+            give(held);
+        }
+        self.form = Form::Unknown(Vec::new());
+    }
+
     fn begin(&mut self, first: &[u8], give: &mut dyn FnMut(&[u8])) {
         let is_zlib =
             first[0] == 0x78 && u16::from_be_bytes([first[0], first[1]]).is_multiple_of(31);
