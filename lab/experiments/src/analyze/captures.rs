@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write, process::Command};
 
 use anyhow::{Context, ensure};
+use refrain_analysis::columns::ALL;
 use refrain_plot::Words;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,7 +37,6 @@ pub(super) struct Captures {
     flows: u64,
     encrypted_bytes: u64,
     compressed_bytes: u64,
-    /// In the program's order.
     columns: Vec<Column>,
     protocols: Vec<Protocol>,
     cache_sizes: Vec<u64>,
@@ -221,7 +221,10 @@ impl Figures<Setup<'_>> for Captures {
             page,
             "| column | saved % | paper % | MB per CPU second |\n|---|--:|--:|--:|"
         )?;
-        for column in &self.columns {
+        // JSON has them by name.
+        let mut columns: Vec<&Column> = self.columns.iter().collect();
+        columns.sort_by_key(|column| ALL.iter().position(|kind| kind.name == column.name));
+        for column in columns {
             let paper = PAPER.iter().find(|(name, _)| *name == column.name);
             let paper = paper.map_or(String::new(), |(_, percent)| format!("{percent:.0}"));
             let speed = mb(self.payload_bytes) / column.cpu_seconds.max(1e-9);

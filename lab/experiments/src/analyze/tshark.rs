@@ -201,11 +201,12 @@ impl Figures<Setup<'_>> for Comparison {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "The bytes of each connection and direction, compared with `tshark -z follow,tcp,raw` ({}). *Incomplete*: the\n\
-             capture lacks bytes of these connections. Of such a gap, tshark's stream has a text, and ours has nothing.\n\n\
+            "The bytes of each connection and direction, compared with `tshark -z follow,tcp,raw` ({}).\n\
+             *Incomplete*: the capture lacks bytes of these connections. For such a gap, tshark's stream has a text, and ours\n\
+             has nothing.\n\n\
              | capture | connections | tshark's | bytes | different | incomplete | of these, different |\n\
              |---|--:|--:|--:|--:|--:|--:|",
-            self.version.trim_end_matches('.')
+            self.version.split(" (Git").next().unwrap_or_default()
         )?;
         for it in &self.captures {
             writeln!(
