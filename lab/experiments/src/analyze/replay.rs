@@ -138,8 +138,9 @@ impl Figures<Setup<'_>> for Replays {
     fn write(&self, page: &mut String) -> anyhow::Result<()> {
         writeln!(
             page,
-            "The connections of each capture, replayed with its timing through two gateways with `--effort max` over the lab's\n\
-             link (100 Mbit/s, 5 ms each way), compared with the column `refrain-max`. Pauses above {} ms are cut to that in both.\n\
+            "The connections of each capture, replayed with its timing through two gateways with `--effort max`. They run over\n\
+             the lab's link (100 Mbit/s, 5 ms each way). *Estimated* is the column `refrain-max`. Pauses above {} ms are cut\n\
+             to that in both.\n\
              Bytes are those of all lanes in both directions, handshakes and TLS included. Captures marked with * were set\n\
              aside.\n\n\
              | capture | connections | application bytes | estimated | over sockets | difference % |\n\
