@@ -56,10 +56,10 @@ pub(super) fn lines(title: &str, across: &str, places: &[String], series: &[Seri
     let mut value = 0.0;
     while value <= top {
         let at = y(value);
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-             <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{value:.0}</text>\n",
+             <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{value:.0}</text>",
             WIDTH - RIGHT,
             LEFT - 6.0,
             at + 4.0
