@@ -63,5 +63,8 @@ fuzz_target!(|capture: &[u8]| {
     streams.finish(&mut open);
     assert!(open.flows.is_empty(), "not all were closed");
     let counts = streams.counts();
-    assert_eq!((counts.bytes, counts.missed_bytes), (open.bytes, open.missed));
+    assert_eq!(
+        (counts.bytes, counts.missed_bytes),
+        (open.bytes, open.missed)
+    );
 });
