@@ -17,10 +17,10 @@ const INTRODUCTION: &str = "# Estimates from captures\n\n\
      Written by `cargo run --release -p refrain-experiments -- analyze --write docs/results-analyze.md`, as root.\n\n\
      `refrain analyze` over the captures of `../shared/data/pcap`. [Estimates from captures](analyze.md) explains the\n\
      columns. Nine captures were set aside by name (`lab/experiments/src/analyze/set_aside.txt`) before the\n\
-     first comparison, and were not looked at during development. Savings are estimates. Only the chapter on\n\
+     first comparison, and nothing was fitted to them. Savings are estimates. Only the chapter on\n\
      replays has traffic over sockets.\n";
 
-/// Captures that were not looked at while the estimates were developed.
+/// Captures to which no constant of the estimates was fitted.
 const SET_ASIDE: &str = include_str!("analyze/set_aside.txt");
 
 fn chapters<'a>() -> [Chapter<Setup<'a>>; 3] {
