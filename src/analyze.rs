@@ -62,7 +62,7 @@ pub(crate) struct AnalyzeArguments {
     captures: Vec<PathBuf>,
     /// Estimate these ways to remove repeats: names with commas, or `all` [default: zstd, SAMPLEBYTE, PACK, refrain]
     ///
-    /// All columns take about five times the CPU time of the default ones. --list-columns prints the names.
+    /// All columns take about four times the CPU time of the default ones. --list-columns prints the names.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
     /// Print the names of the columns and their sources

@@ -58,7 +58,7 @@ struct Page {
     links: Vec<(&'static str, &'static str)>,
 }
 
-/// Text of the capture is a stranger's.
+/// Names in a capture come from anyone, so they are never markup.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {

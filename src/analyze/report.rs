@@ -426,7 +426,7 @@ fn quantiles(rising: &[u64]) -> Option<Quantiles> {
     })
 }
 
-/// What groups of a row have in common.
+/// The properties that the groups of a row share.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key<'a> {
     client: Option<IpAddr>,

@@ -170,7 +170,7 @@ fn table_of_rows(
     Ok(())
 }
 
-/// What a row is about.
+/// The name of a row.
 pub(super) fn name(row: &Row) -> String {
     let machines = row.client.iter().chain(&row.server).chain(&row.site);
     let mut parts: Vec<String> = machines.map(printable).collect();

@@ -14,7 +14,7 @@ use crate::blocks::{BlockFlow, GroupNumber};
 /// See the module. Each is found by one or two columns.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
-    /// Caches that were given up for memory. What they had is sent again.
+    /// Caches that were given up for memory. Their data is sent again.
     pub caches_given_up: u64,
     /// Savings by the size of caches (EndRE, Figures 8 and 9).
     pub cache_curve: Option<CacheCurve>,
@@ -290,11 +290,11 @@ pub struct TripRow {
     pub transfers: u64,
     /// Round trips of all bytes.
     pub trips: u64,
-    /// Round trips of what is sent.
+    /// Round trips of the sent bytes.
     pub trips_after: u64,
     /// Seconds of round trips, where the capture has the connection's round trip.
     pub seconds: f64,
-    /// Those of what is sent.
+    /// Those of the sent bytes.
     pub seconds_after: f64,
 }
 

@@ -70,7 +70,7 @@ impl Protocol {
         matches!(self, Protocol::Tls | Protocol::Ssh)
     }
 
-    /// Of a connection whose first bytes, of either end, are these. What they show goes before the port.
+    /// Of a connection whose first bytes, of either end, are these. They count more than the port.
     #[must_use]
     pub fn of(first: &[u8], port: u16) -> Protocol {
         const METHODS: [&[u8]; 10] = [

@@ -61,7 +61,7 @@ pub enum Layer<'a> {
     Malformed,
 }
 
-/// What is below IP.
+/// The content of a link's frame.
 enum Below<'a> {
     Ip(&'a [u8]),
     Other,
@@ -69,7 +69,7 @@ enum Below<'a> {
 }
 
 impl<'a> Layer<'a> {
-    /// Finds it. Fragments wait in `fragments`, which also holds what they become.
+    /// Finds it. Fragments wait in `fragments`, which also holds whole packets.
     pub fn of(packet: &Packet<'a>, fragments: &'a mut Fragments) -> Layer<'a> {
         let below = match packet.link {
             Linktype::ETHERNET => ethernet(packet.bytes),

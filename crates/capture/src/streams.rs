@@ -41,7 +41,7 @@ pub enum Direction {
     Down,
 }
 
-/// What the streams are for.
+/// The receiver of the streams.
 pub trait Sink {
     /// A connection's first packet.
     fn opened(&mut self, flow: FlowNumber, ends: &Flow);
@@ -55,12 +55,12 @@ pub trait Sink {
     fn closed(&mut self, flow: FlowNumber);
 }
 
-/// Bounds of what is held.
+/// Bounds of the memory of streams.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at once. One more ends the one that was silent for longest.
     pub flows: usize,
-    /// Bytes behind gaps.
+    /// Bytes after gaps.
     pub waiting_bytes: usize,
     /// A connection that was silent for so long is over.
     pub idle: Duration,
@@ -76,7 +76,7 @@ impl Default for Limits {
     }
 }
 
-/// What was met.
+/// Counts of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
     /// Segments of TCP.
@@ -121,7 +121,7 @@ struct State {
     is_over: bool,
 }
 
-/// What came of a connection's handshake.
+/// How far a connection's handshake is.
 #[derive(Clone, Copy)]
 enum Handshake {
     /// The client's first packet.
@@ -149,7 +149,7 @@ struct Half {
     end: Option<u64>,
 }
 
-/// A segment behind a gap.
+/// A segment after a gap.
 struct Piece {
     at: Time,
     bytes: Vec<u8>,
@@ -193,7 +193,7 @@ impl Streams {
         }
     }
 
-    /// What was met so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> StreamCounts {
         self.counts
@@ -545,7 +545,7 @@ impl<S: Sink> Reassembly<'_, S> {
         }
     }
 
-    /// Goes on behind the first gap, if there is one.
+    /// Continues after the first gap, if there is one.
     fn skip_gap(&mut self, half: &mut Half, direction: Direction) -> bool {
         let (Some((&start, _)), Some((_, position))) = (half.waiting.first_key_value(), half.next)
         else {

@@ -4,9 +4,14 @@ mod captures;
 mod replay;
 mod tshark;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, ensure};
+use refrain_capture::{Fragments, Layer, Limits, Sink, Streams, read_packets};
 
 use crate::chapters::{self, Chapter, Choice, FiguresFolder};
 use captures::Captures;
@@ -89,6 +94,20 @@ fn name(capture: &Path) -> String {
 
 fn is_set_aside(name: &str) -> bool {
     SET_ASIDE.lines().any(|line| line == name)
+}
+
+/// Gives the connections of a capture to `sink`.
+fn read_streams(path: &Path, sink: &mut impl Sink) -> anyhow::Result<()> {
+    let mut streams = Streams::new(Limits::default());
+    let mut fragments = Fragments::default();
+    read_packets(File::open(path)?, |packet| {
+        if let Layer::Tcp(segment) = Layer::of(&packet, &mut fragments) {
+            streams.segment(packet.at, &segment, sink);
+        }
+        ControlFlow::Continue(())
+    })?;
+    streams.finish(sink);
+    Ok(())
 }
 
 /// Measures, and gives the page.

@@ -27,7 +27,7 @@ const CACHE_BYTES: usize = 128 << 20;
 const RATE: f64 = 12.5e6;
 /// One way.
 const DELAY: Duration = Duration::from_millis(5);
-/// What a socket holds unsent: 20 ms of the rate.
+/// Unsent bytes that a socket holds: 20 ms of the rate.
 const UNSENT_BYTES: f64 = 0.02 * RATE;
 
 /// Of TLS 1.3: a record's header, its kind and its tag; and the plain bytes that it holds.
@@ -58,7 +58,7 @@ pub(super) struct Engine {
     near: Link,
     far: Link,
     lanes: Vec<Lane>,
-    /// What each direction carries, of all lanes.
+    /// The two directions of the link, for all lanes.
     up: Wire,
     down: Wire,
     now: Moment,
@@ -80,7 +80,7 @@ struct Carried {
     id: FlowId,
     /// The far end has it.
     is_accepted: bool,
-    /// What each end has not taken yet, by direction.
+    /// Bytes that the ends have not taken yet, by direction.
     waiting: [VecDeque<Vec<u8>>; 2],
     /// Whether `wake_ups` has it.
     is_woken: bool,
@@ -340,7 +340,7 @@ impl Engine {
         lane.expect("no lane is closed here")
     }
 
-    /// Counts what the near end carried of a flow.
+    /// Counts the link bytes of a flow, as the near end has them.
     fn ended(&mut self, flow: &FlowStatus) {
         let group = flow
             .target
@@ -353,7 +353,7 @@ impl Engine {
         }
     }
 
-    /// Writes what waits on a flow, as far as its ends take it.
+    /// Writes the waiting bytes of a flow, as far as its ends take them.
     fn write(&mut self, id: FlowId) {
         let Some(number) = self.by_id.get(&id).copied() else {
             return;
@@ -410,7 +410,7 @@ impl Engine {
     }
 }
 
-/// Takes what has come, as an application that waits for it.
+/// Takes all bytes that have come, as an application that waits for them.
 fn read(link: &mut Link, flow: FlowId, buffer: &mut Vec<u8>) {
     link.take_ready(flow, buffer);
     link.taken(flow, buffer.len());

@@ -175,7 +175,7 @@ impl Stream {
                         .next();
                     let size = size.and_then(|size| std::str::from_utf8(size).ok());
                     self.part = match size.and_then(|size| u64::from_str_radix(size, 16).ok()) {
-                        // What follows are fields and an empty line, as in a head.
+                        // Fields and an empty line follow, as in a head.
                         Some(0) => {
                             self.content.end(give);
                             Part::Head(b"\r\n".to_vec())
@@ -193,7 +193,7 @@ impl Stream {
     }
 }
 
-/// The place behind the first `end`.
+/// The place after the first `end`.
 fn find(bytes: &[u8], end: &[u8]) -> Option<usize> {
     bytes
         .windows(end.len())
@@ -201,7 +201,7 @@ fn find(bytes: &[u8], end: &[u8]) -> Option<usize> {
         .map(|at| at + end.len())
 }
 
-/// What follows the head of a message.
+/// The part after the head of a message.
 fn after_head(head: &[u8]) -> Part {
     let text = String::from_utf8_lossy(head).to_ascii_lowercase();
     let mut lines = text.lines();

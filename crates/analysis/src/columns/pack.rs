@@ -20,7 +20,7 @@ use crate::{
     details::Chains,
 };
 
-/// What a predicted chunk costs: its signature, place and length (section 4.2), and its part of the sender's answer.
+/// The cost of a predicted chunk: its signature, place and length (section 4.2), and its part of the sender's answer.
 const PREDICTION_BYTES: u64 = 20 + 4 + 4 + 8;
 
 /// Memory of a chunk: its digest, twice, its successor and its place in tables.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
-use refrain_capture::{Direction, FlowNumber};
+use refrain_capture::{Direction, FlowNumber, Time};
 use refrain_codec::{
     EncodedBlock, EncoderConfig, LogPosition, SourceCursor,
     geometry::CacheGeometry,
@@ -34,7 +34,7 @@ pub(super) struct Repeats {
     pairs: HashMap<Pair, PairCache>,
     cursors: HashMap<(FlowNumber, Direction), SourceCursor>,
     encoded: EncodedBlock,
-    /// Compresses what matching leaves.
+    /// Compresses the rest after matching.
     second: Option<zstd::bulk::Compressor<'static>>,
     dot: Option<Dot>,
     curve: Option<CacheCurve>,
@@ -145,13 +145,7 @@ impl Repeats {
         }
     }
 
-    fn block(
-        &mut self,
-        flow: BlockFlow,
-        direction: Direction,
-        at: refrain_capture::Time,
-        bytes: &[u8],
-    ) {
+    fn block(&mut self, flow: BlockFlow, direction: Direction, at: Time, bytes: &[u8]) {
         let cursor = *self.cursors.entry((flow.number, direction)).or_default();
         let position = self.encode(flow, direction, bytes);
         let encoded = &self.encoded;

@@ -3,10 +3,8 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write as _,
-    fs::File,
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
-    ops::ControlFlow,
     path::Path,
     sync::{Arc, Mutex, mpsc},
     thread,
@@ -15,14 +13,12 @@ use std::{
 
 use anyhow::{Context, ensure};
 use refrain_analysis::{blocks::Blocks, columns::ALL, run::Columns};
-use refrain_capture::{
-    Direction, Flow, FlowNumber, Fragments, Layer, Limits, Sink, Streams, Time, read_packets,
-};
+use refrain_capture::{Direction, Flow, FlowNumber, Sink, Time};
 use refrain_link::LinkConfig;
 use refrain_relay::Rate;
 use serde::{Deserialize, Serialize};
 
-use super::{Setup, is_set_aside, name};
+use super::{Setup, is_set_aside, name, read_streams};
 use crate::{
     chapters::Figures,
     over_link::OverLink,
@@ -180,16 +176,16 @@ struct Script {
 struct Event {
     at: Duration,
     flow: FlowNumber,
-    what: What,
+    action: Action,
 }
 
-enum What {
+enum Action {
     Bytes(Direction, Vec<u8>),
     End,
 }
 
 impl Script {
-    fn push(&mut self, flow: FlowNumber, at: Time, what: What) {
+    fn push(&mut self, flow: FlowNumber, at: Time, action: Action) {
         if self.last != Time::default() {
             let passed = Duration::from_nanos(at.0.saturating_sub(self.last.0));
             self.now += passed.min(PAUSE);
@@ -198,7 +194,7 @@ impl Script {
         self.events.push(Event {
             at: self.now,
             flow,
-            what,
+            action,
         });
     }
 }
@@ -209,27 +205,19 @@ impl Sink for Script {
     }
 
     fn came(&mut self, flow: FlowNumber, direction: Direction, at: Time, bytes: &[u8]) {
-        self.push(flow, at, What::Bytes(direction, bytes.to_vec()));
+        self.push(flow, at, Action::Bytes(direction, bytes.to_vec()));
     }
 
     fn missed(&mut self, _: FlowNumber, _: Direction, _: u64) {}
 
     fn closed(&mut self, flow: FlowNumber) {
-        self.push(flow, self.last, What::End);
+        self.push(flow, self.last, Action::End);
     }
 }
 
 fn script(path: &Path) -> anyhow::Result<Script> {
     let mut script = Script::default();
-    let mut streams = Streams::new(Limits::default());
-    let mut fragments = Fragments::default();
-    read_packets(File::open(path)?, |packet| {
-        if let Layer::Tcp(segment) = Layer::of(&packet, &mut fragments) {
-            streams.segment(packet.at, &segment, &mut script);
-        }
-        ControlFlow::Continue(())
-    })?;
-    streams.finish(&mut script);
+    read_streams(path, &mut script)?;
     Ok(script)
 }
 
@@ -245,8 +233,8 @@ fn estimate(script: &Script) -> (u64, u64) {
             // As in the replay, all flows have one target, and so one lane.
             blocks.opened(event.flow, &first);
         }
-        match &event.what {
-            What::Bytes(direction, bytes) => {
+        match &event.action {
+            Action::Bytes(direction, bytes) => {
                 blocks.came(
                     event.flow,
                     *direction,
@@ -254,7 +242,7 @@ fn estimate(script: &Script) -> (u64, u64) {
                     bytes,
                 );
             }
-            What::End => blocks.closed(event.flow),
+            Action::End => blocks.closed(event.flow),
         }
     }
     let analysis = blocks.analysis();
@@ -298,7 +286,7 @@ fn replay(script: &Script, app: u64, refrain: &Path) -> anyhow::Result<u64> {
             if let Some(left) = event.at.checked_sub(began.elapsed()) {
                 thread::sleep(left);
             }
-            if !halves.contains_key(&event.flow) && matches!(event.what, What::Bytes(..)) {
+            if !halves.contains_key(&event.flow) && matches!(event.action, Action::Bytes(..)) {
                 let (up, from_up) = mpsc::channel();
                 let (down, from_down) = mpsc::channel();
                 waiting
@@ -309,11 +297,11 @@ fn replay(script: &Script, app: u64, refrain: &Path) -> anyhow::Result<u64> {
                 threads.push(client(address, from_up)?);
                 halves.insert(event.flow, [up, down]);
             }
-            match &event.what {
-                What::Bytes(direction, bytes) => {
+            match &event.action {
+                Action::Bytes(direction, bytes) => {
                     let _ = halves[&event.flow][*direction as usize].send(bytes.clone());
                 }
-                What::End => {
+                Action::End => {
                     halves.remove(&event.flow);
                 }
             }
@@ -339,7 +327,7 @@ fn client(
     Ok(thread::spawn(move || both(stream, own)))
 }
 
-/// Writes what comes from the channel, reads all from the other end, and ends its side when the channel does.
+/// Writes all bytes of the channel, reads all from the other end, and ends its side when the channel does.
 fn both(mut stream: TcpStream, own: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reading = stream.try_clone()?;

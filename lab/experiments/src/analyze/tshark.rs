@@ -1,17 +1,12 @@
 //! Connections and their bytes, beside those that tshark finds.
 
-use std::{
-    collections::BTreeMap, fmt::Write, fs::File, net::SocketAddr, ops::ControlFlow, path::Path,
-    process::Command,
-};
+use std::{collections::BTreeMap, fmt::Write, net::SocketAddr, path::Path, process::Command};
 
 use anyhow::{Context, ensure};
-use refrain_capture::{
-    Direction, Flow, FlowNumber, Fragments, Layer, Limits, Sink, Streams, Time, read_packets,
-};
+use refrain_capture::{Direction, Flow, FlowNumber, Sink, Time};
 use serde::{Deserialize, Serialize};
 
-use super::{Setup, name};
+use super::{Setup, name, read_streams};
 use crate::{
     chapters::Figures,
     targets::{Target, all_of},
@@ -76,15 +71,8 @@ impl Sink for Flows {
 }
 
 fn own(path: &Path) -> anyhow::Result<Vec<Bytes>> {
-    let (mut flows, mut streams) = (Flows::default(), Streams::new(Limits::default()));
-    let mut fragments = Fragments::default();
-    read_packets(File::open(path)?, |packet| {
-        if let Layer::Tcp(segment) = Layer::of(&packet, &mut fragments) {
-            streams.segment(packet.at, &segment, &mut flows);
-        }
-        ControlFlow::Continue(())
-    })?;
-    streams.finish(&mut flows);
+    let mut flows = Flows::default();
+    read_streams(path, &mut flows)?;
     Ok(flows.0.into_values().collect())
 }
 

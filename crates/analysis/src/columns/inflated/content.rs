@@ -145,7 +145,7 @@ impl Content {
         }
     }
 
-    /// Returns the bytes behind the compressed ones.
+    /// Returns the bytes after the compressed ones.
     fn inflate<'a>(&mut self, bytes: &'a [u8], give: &mut dyn FnMut(&[u8])) -> &'a [u8] {
         let Form::Deflated { inflate, is_zip } = &mut self.form else {
             return bytes;
