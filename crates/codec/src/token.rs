@@ -118,7 +118,7 @@ impl<'a> TokenWriter<'a> {
     }
 }
 
-/// Reads a block's tokens; the mirror of [`TokenWriter`].
+/// Reads a block's tokens; the mirror of `TokenWriter`.
 #[derive(Debug)]
 pub struct TokenReader<'a> {
     tokens: &'a [u8],
