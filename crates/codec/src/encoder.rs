@@ -4,7 +4,11 @@ use alloc::vec::Vec;
 
 use crate::{
     LogPosition, Prefault,
-    cache::{chunk_table::ChunkTable, fingerprint_table::FingerprintTable},
+    cache::{
+        chunk_table::ChunkTable,
+        fingerprint_table::FingerprintTable,
+        seen_windows::{MissedRepeats, SeenWindows},
+    },
     chunk::hash::ChunkHasher,
     geometry::CacheGeometry,
     marker::{MarkerFinder, SamplingPeriod},
@@ -116,7 +120,9 @@ impl EncoderConfig {
         let period = self.markers.period();
         match self.matching {
             MatchingAlgorithm::MaxMatch => {
-                cache_bytes + FingerprintTable::bytes_for(cache_bytes, period)
+                cache_bytes
+                    + FingerprintTable::bytes_for(cache_bytes, period)
+                    + SeenWindows::bytes_for(cache_bytes)
             }
             MatchingAlgorithm::ChunkMatch => ChunkTable::bytes_for(cache_bytes, period),
         }
@@ -193,8 +199,17 @@ impl Encoder {
         self.markers.set_period(period);
     }
 
+    /// What a larger cache would have found in blocks since this was last asked: in those that were encoded, and in
+    /// those of which [`repeats`](Self::repeats) said that they repeat nothing. Chunk-Match does not count it.
+    pub fn take_missed(&mut self) -> MissedRepeats {
+        match &mut self.matcher {
+            Matcher::Max(matcher) => matcher.take_missed(),
+            Matcher::Chunk(_) => MissedRepeats::default(),
+        }
+    }
+
     /// Whether `block` repeats something that it may refer to, if it is encoded next: whether it
-    /// is worth its place in the log. Changes nothing.
+    /// is worth its place in the log. Changes nothing of the log.
     pub fn repeats(&mut self, block: &[u8], reach: &impl Reach) -> bool {
         let end = self.head + block.len() as u64;
         let place = BlockPlace {
@@ -301,6 +316,51 @@ mod tests {
                 encode(&mut encoder, &noise(60_000, seed));
             }
             assert!(!encoder.repeats(&old, &Everything) || collides);
+        }
+    }
+
+    #[test]
+    #[cfg(not(refrain_weak_hashes))]
+    fn what_a_larger_cache_would_have_found_is_estimated() {
+        // Not a multiple of the cache: a repeat would lie where its source lay.
+        let content = noise((3 << 20) + 54_321, 1);
+        for period in [32, 512] {
+            let geometry = CacheGeometry::new(1 << 20).expect("a valid size");
+            let mut encoder = Encoder::new(EncoderConfig::with_defaults(geometry));
+            encoder.set_period(SamplingPeriod::new(period).expect("valid"));
+            let (mut cursor, mut out) = (SourceCursor::default(), EncodedBlock::default());
+            let mut pass = || {
+                for block in content.chunks(64 << 10) {
+                    encoder.encode(0, block, &Everything, &mut cursor, &mut out);
+                }
+                encoder.take_missed()
+            };
+            assert_eq!(pass().missed(), 0, "it is new");
+            let again = pass();
+            // The cache has the last part, and nothing of these.
+            let (first, half) = content.split_at(1 << 20);
+            for block in first
+                .chunks(64 << 10)
+                .chain(half[..1 << 19].chunks(64 << 10))
+            {
+                assert!(!encoder.repeats(block, &Everything));
+            }
+            let outside = encoder.take_missed();
+            for (pass, bytes) in [(again, 3_u32 << 20), (outside, 3 << 19)] {
+                let expected = bytes / (512 * period) as u32;
+                assert!(
+                    (expected / 3..expected * 3).contains(&pass.sampled),
+                    "{pass:?}"
+                );
+                assert_eq!(pass.missed(), pass.sampled);
+                assert_eq!(pass.sufficient_cache_bytes(), Some(4 << 20));
+            }
+            // What the cache has is not missed.
+            encoder.encode(0, &content[..64 << 10], &Everything, &mut cursor, &mut out);
+            encoder.take_missed();
+            encoder.encode(0, &content[..64 << 10], &Everything, &mut cursor, &mut out);
+            assert!(out.region_bytes > 60 << 10);
+            assert_eq!(encoder.take_missed().missed(), 0);
         }
     }
 

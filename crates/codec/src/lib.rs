@@ -130,6 +130,7 @@ pub mod reference;
 pub mod simd;
 pub mod universal;
 
+pub use cache::seen_windows::MissedRepeats;
 pub use decoder::{Block, DecodeError, Decoder};
 pub use encoder::{EncodedBlock, Encoder, EncoderConfig};
 pub use memory::Prefault;

@@ -8,11 +8,12 @@
 
 use core::time::Duration;
 
-use refrain_codec::SourceCursor;
+use refrain_codec::{MissedRepeats, SourceCursor};
 
 use crate::{
     counters::{Count, LayerCounters, LinkCounters},
     credit::{ReceiveCredit, SendCredit, SendWindow},
+    format::{Compressed, Format},
     frame::LaneId,
     in_order::InOrder,
     limited::Limits,
@@ -70,6 +71,9 @@ pub(crate) struct SendHalf {
     /// It began with a request to encrypt by GSSAPI.
     pub(crate) asked_for_gssapi: bool,
     pub(crate) counters: LayerCounters,
+    pub(crate) compressed: Compressed,
+    /// What a larger cache would have found.
+    pub(crate) missed: MissedRepeats,
     /// When the last of what it had to send was sent, or its writer, which waited, could go on, if nothing has come since.
     pub(crate) drained_at: Option<Moment>,
     /// What it had sent when it last rested.
@@ -99,6 +103,7 @@ pub(crate) struct ReceiveHalf {
     /// The application has heard of the end.
     pub(crate) end_taken: bool,
     pub(crate) counters: LayerCounters,
+    pub(crate) compressed: Compressed,
 }
 
 /// One direction of a flow on one lane, at either end.
@@ -114,6 +119,7 @@ pub(crate) struct Strand {
 pub(crate) struct Verdict {
     pub(crate) class: TrafficClass,
     asks_for_gssapi: bool,
+    format: Option<Format>,
 }
 
 impl Verdict {
@@ -121,13 +127,18 @@ impl Verdict {
     /// encryption by GSSAPI.
     fn of(class: TrafficClass, block: &[u8], is_first: bool, is_asked: bool) -> Self {
         let consents = is_first && is_asked && consents_to_gssapi(block);
+        let class = match class {
+            TrafficClass::Excluded(_) => class,
+            _ if consents => TrafficClass::Excluded(Exclusion::Gssapi),
+            _ => class.after(block),
+        };
         Self {
-            class: match class {
-                TrafficClass::Excluded(_) => class,
-                _ if consents => TrafficClass::Excluded(Exclusion::Gssapi),
-                _ => class.after(block),
-            },
+            class,
             asks_for_gssapi: is_first && asks_for_gssapi(block),
+            format: match class {
+                TrafficClass::Excluded(_) => None,
+                _ => Format::at(block),
+            },
         }
     }
 
@@ -212,6 +223,7 @@ impl Flow {
                 ends_awaited: 0,
                 end_taken: false,
                 counters: LayerCounters::default(),
+                compressed: Compressed::default(),
             },
         }
     }
@@ -243,8 +255,10 @@ impl Flow {
         Verdict::of(self.receive.class, block, offset == 0, asked)
     }
 
-    /// A block was sent.
-    pub(crate) fn sent(&mut self, verdict: Verdict) {
+    /// A block of `len` bytes was sent.
+    pub(crate) fn sent(&mut self, verdict: Verdict, len: usize) {
+        let compressed = &mut self.send.compressed;
+        compressed.count(len, verdict.class, verdict.format);
         self.send.asked_for_gssapi |= verdict.asks_for_gssapi;
         self.send.class = verdict.class;
         if let TrafficClass::Excluded(why) = verdict.class {
@@ -252,8 +266,10 @@ impl Flow {
         }
     }
 
-    /// A block came.
-    pub(crate) fn received(&mut self, verdict: Verdict) {
+    /// A block of `len` bytes came.
+    pub(crate) fn received(&mut self, verdict: Verdict, len: usize) {
+        let compressed = &mut self.receive.compressed;
+        compressed.count(len, verdict.class, verdict.format);
         self.receive.asked_for_gssapi |= verdict.asks_for_gssapi;
         self.receive.class = verdict.class;
         if let TrafficClass::Excluded(why) = verdict.class {

@@ -67,6 +67,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod format;
 pub mod targets;
 mod traffic;
 
@@ -97,6 +98,7 @@ mod pending;
 pub mod planted;
 
 pub use fault::{CacheViolation, Fault, LaneFault, LinkFault, Violation};
+pub use format::{Compressed, Format};
 pub use frame::{FlowId, LaneId};
 pub use link::{Event, Link, LinkConfig, ResetReason, Role};
 pub use mode::{Mode, SecondStage};

@@ -3,3 +3,4 @@
 pub(crate) mod chunk_table;
 pub(crate) mod fingerprint_table;
 pub(crate) mod log;
+pub(crate) mod seen_windows;

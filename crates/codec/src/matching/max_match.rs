@@ -23,7 +23,11 @@
 use super::{BlockPlace, BlockWriter, Match, Reach};
 use crate::{
     LogPosition, Prefault,
-    cache::{fingerprint_table::FingerprintTable, log::Log},
+    cache::{
+        fingerprint_table::FingerprintTable,
+        log::Log,
+        seen_windows::{Lookup, MissedRepeats, SeenWindows},
+    },
     fingerprint::{Fingerprint, fingerprint},
     marker::{SamplingPeriod, WindowBytes},
     simd::{
@@ -50,6 +54,7 @@ const BATCH: usize = 64;
 pub(crate) struct MaxMatch {
     log: Log,
     table: FingerprintTable,
+    seen: SeenWindows,
     /// Bytes of the window that follows each marker.
     window: usize,
     backend: Backend,
@@ -73,13 +78,19 @@ impl MaxMatch {
         Self {
             log: Log::new(cache_bytes, backend),
             table: FingerprintTable::new(cache_bytes, period),
+            seen: SeenWindows::new(cache_bytes),
             window: window.bytes(),
             backend,
         }
     }
 
     pub(crate) fn allocated_bytes(&self) -> usize {
-        self.log.allocated_bytes() + self.table.allocated_bytes()
+        self.log.allocated_bytes() + self.table.allocated_bytes() + self.seen.allocated_bytes()
+    }
+
+    /// What a larger cache would have found since this was last asked.
+    pub(crate) fn take_missed(&mut self) -> MissedRepeats {
+        self.seen.take_missed()
     }
 
     pub(crate) fn wants_prefault(&self) -> bool {
@@ -104,18 +115,29 @@ impl MaxMatch {
             #[inline(always)]
             || self.match_markers(block, place, reach, found, out),
         );
+        self.seen.pass(block.len());
     }
 
-    /// Whether the block has a region before it in the log.
+    /// Whether the block has a region before it in the log. If it has none, it will not enter the log.
     pub(crate) fn repeats(
-        &self,
+        &mut self,
         block: &[u8],
         place: BlockPlace,
         reach: &impl Reach,
         found: &[u32],
     ) -> bool {
-        let mut found = found.iter();
-        found.any(|&marker| self.repeats_at(block, place, reach, marker as usize))
+        let mut markers = found.iter().map(|&marker| marker as usize);
+        if markers.any(|marker| self.repeats_at(block, place, reach, marker)) {
+            return true;
+        }
+        for marker in found.iter().map(|&marker| marker as usize) {
+            let fingerprint = fingerprint(&block[marker..][..self.window]);
+            if SeenWindows::is_sample(fingerprint) {
+                self.seen.see(fingerprint, marker, Lookup::Missing);
+            }
+        }
+        self.seen.pass(block.len());
+        false
     }
 
     fn repeats_at(
@@ -189,8 +211,11 @@ impl MaxMatch {
         let inside = batch.partition_point(|&marker| (marker as usize) < covered);
         let (inside, outside) = batch.split_at(inside);
         for &marker in inside.iter().step_by(REMEMBER_ONE_IN) {
-            self.table
-                .replace(fingerprint_at(marker), offset_of(marker));
+            let fingerprint = fingerprint_at(marker);
+            self.table.replace(fingerprint, offset_of(marker));
+            if SeenWindows::is_sample(fingerprint) {
+                self.seen.see(fingerprint, marker as usize, Lookup::None);
+            }
         }
         let mut fingerprints = [Fingerprint(0); BATCH];
         for (&marker, fingerprint) in outside.iter().zip(&mut fingerprints) {
@@ -206,6 +231,24 @@ impl MaxMatch {
         }
         for hint in hints.as_slice() {
             self.log.prefetch(hint.offset);
+        }
+        for (&marker, &fingerprint) in outside.iter().zip(&fingerprints) {
+            if SeenWindows::is_sample(fingerprint) {
+                let lookup = self.lookup_of(block, marker, hints);
+                self.seen.see(fingerprint, marker as usize, lookup);
+            }
+        }
+    }
+
+    /// Whether the log may have the window at `marker`, of those that were just looked up.
+    #[cold]
+    fn lookup_of(&self, block: &[u8], marker: u32, hints: &Hints) -> Lookup {
+        let mut hints = hints.as_slice().iter();
+        let hint = hints.find(|hint| hint.marker == marker);
+        let window = block[marker as usize..].first_chunk();
+        match hint.is_some_and(|hint| self.log.chunk(hint.offset) == window) {
+            true => Lookup::Found,
+            false => Lookup::Missing,
         }
     }
 

@@ -394,7 +394,7 @@ impl Link {
         let carried = Carried { sent, received };
         self.targets.count(row, verdict.class, &carried);
         if let Some(flow) = flow {
-            flow.received(verdict);
+            flow.received(verdict, block.len);
             let bytes = &mut flow.receive.bytes;
             self.early_runs -= bytes.early_runs();
             if is_next {

@@ -47,7 +47,9 @@ use refrain_codec::{
 
 pub use flows::OpenError;
 pub use lanes::LaneRefused;
-pub use status::{DirectionStatus, FlowPredictions, FlowStatus, LaneStatus, LinkStatus};
+pub use status::{
+    DirectionStatus, FlowPredictions, FlowStatus, LaneStatus, LinkSetting, LinkStatus,
+};
 pub use timers::smoothed_round_trip;
 
 use crate::{

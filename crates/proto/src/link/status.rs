@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use refrain_codec::geometry::CacheGeometry;
+use refrain_codec::{MissedRepeats, geometry::CacheGeometry};
 
 use super::{Caches, Link};
 use crate::{
     counters::{LayerCounters, LinkCounters, PredictionCounters},
     effort::{Effort, EffortReason},
     flow::Flow,
+    format::Compressed,
     frame::{FlowId, LaneId},
     limited::LimitedBy,
     moment::Moment,
@@ -32,8 +33,6 @@ pub struct LinkStatus {
     pub counters: LinkCounters,
     /// What was carried, by target and class. What crossed it is as in `sent` and `received`.
     pub targets: TargetCounts,
-    /// Whether the other end heeds what this one predicts; `None` if this one has no history.
-    pub offers_heeded: Option<bool>,
     /// Present effort of this end's sender.
     pub effort: Effort,
     /// Why it is that.
@@ -76,11 +75,28 @@ pub struct LaneStatus {
     pub received_bytes: u64,
 }
 
+/// What a link does with the data of its flows now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSetting {
+    /// Size of the cache of what this end sends, 0 without one.
+    pub sent_cache_bytes: u64,
+    /// The same for what it receives.
+    pub received_cache_bytes: u64,
+    /// Whether the other end heeds what this one predicts; `None` if this one has no history.
+    pub offers_heeded: Option<bool>,
+    /// Present effort of this end's sender.
+    pub effort: Effort,
+    /// Why it is that.
+    pub effort_reason: EffortReason,
+}
+
 /// A flow as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStatus {
     /// Its number.
     pub id: FlowId,
+    /// Its link.
+    pub link: LinkSetting,
     /// The lane that it sends on next.
     pub lane: LaneId,
     /// `host:port`.
@@ -95,6 +111,14 @@ pub struct FlowStatus {
     pub sent: LayerCounters,
     /// What this end received.
     pub received: LayerCounters,
+    /// How its blocks were treated on the way in.
+    pub received_class: TrafficClass,
+    /// What of it does not compress.
+    pub received_compressed: Compressed,
+    /// What of the bytes that this end sent does not compress.
+    pub sent_compressed: Compressed,
+    /// What this end would have found in a larger cache.
+    pub missed: MissedRepeats,
     /// What this end's sending waited for.
     pub limited_by: LimitedBy,
     /// What was predicted of what this end sends, if offers were made.
@@ -148,12 +172,11 @@ impl Link {
         let Caches {
             sender, receiver, ..
         } = &self.caches;
-        let bytes =
-            |cache: Option<CacheGeometry>| cache.map_or(0, |cache| cache.cache_bytes() as u64);
-        sent.cache_bytes = bytes(self.caches.send_geometry);
+        let setting = self.setting();
+        sent.cache_bytes = setting.sent_cache_bytes;
         sent.cache_filled_bytes = sender.cache_filled_bytes().min(sent.cache_bytes);
         sent.outstanding_bytes = sender.books().outstanding_bytes();
-        received.cache_bytes = bytes(self.caches.receive_geometry);
+        received.cache_bytes = setting.received_cache_bytes;
         received.cache_filled_bytes = receiver.cache_filled_bytes().min(received.cache_bytes);
         let holes = sender.books().holes();
         let allocated_bytes = sender.allocated_bytes() + receiver.allocated_bytes();
@@ -178,9 +201,8 @@ impl Link {
             received,
             counters: self.counters(),
             targets: self.targets.clone(),
-            offers_heeded: self.offers_heeded(),
-            effort: self.effort.effort(),
-            effort_reason: self.effort.reason(),
+            effort: setting.effort,
+            effort_reason: setting.effort_reason,
             round_trip: self.round_trip,
             holes,
             offered_bytes_held: self.history.as_ref().map_or(0, LinkHistory::held_bytes),
@@ -189,11 +211,24 @@ impl Link {
         }
     }
 
+    fn setting(&self) -> LinkSetting {
+        let bytes =
+            |cache: Option<CacheGeometry>| cache.map_or(0, |cache| cache.cache_bytes() as u64);
+        LinkSetting {
+            sent_cache_bytes: bytes(self.caches.send_geometry),
+            received_cache_bytes: bytes(self.caches.receive_geometry),
+            offers_heeded: self.offers_heeded(),
+            effort: self.effort.effort(),
+            effort_reason: self.effort.reason(),
+        }
+    }
+
     /// A flow as it stands. It need not be in the table any more.
     pub(super) fn flow_status(&self, now: Moment, id: FlowId, flow: &Flow) -> FlowStatus {
         let (send, receive) = (&flow.send, &flow.receive);
         FlowStatus {
             id,
+            link: self.setting(),
             lane: send.lane,
             target: flow.target.clone(),
             opened_here: flow.opened_here,
@@ -201,6 +236,10 @@ impl Link {
             class: send.class,
             sent: send.counters,
             received: receive.counters,
+            received_class: receive.class,
+            received_compressed: receive.compressed,
+            sent_compressed: send.compressed,
+            missed: send.missed,
             limited_by: send.limits.counted(now, self.smoothed_round_trip()),
             send_predictions: send
                 .expectations

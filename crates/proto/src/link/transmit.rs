@@ -554,7 +554,7 @@ impl Link {
         };
         caches.sender.set_period(period);
         // What answers what is excluded is to be kept out as well.
-        flow.sent(verdict);
+        flow.sent(verdict, len);
         let row = self.targets.row(&flow.target);
         let mut counted = LayerCounters::default();
         let offset = flow.send.counters.app_bytes;
@@ -582,6 +582,11 @@ impl Link {
             state.plain_bytes += len;
         }
         flow.send.counters.add(&counted);
+        flow.send.missed.add(&match class {
+            // It may fill half of the cache.
+            TrafficClass::FullEntropy => sent.missed.of_half_caches(),
+            _ => sent.missed,
+        });
         flow.send.limits.sent(now, flow.send.counters.app_bytes);
         if let (Some(at), TrafficClass::FullEntropy) = (sent.at, class) {
             let unproven_bytes = len as u64 - counted.region_bytes;

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use refrain_codec::{
-    EncodedBlock, Encoder, EncoderConfig, LogPosition, Prefault, check_on, geometry::CacheGeometry,
-    marker::SamplingPeriod, simd::Backend,
+    EncodedBlock, Encoder, EncoderConfig, LogPosition, MissedRepeats, Prefault, check_on,
+    geometry::CacheGeometry, marker::SamplingPeriod, simd::Backend,
 };
 
 use super::{
@@ -102,6 +102,8 @@ pub(crate) struct Sent {
     pub(crate) at: Option<LogPosition>,
     /// Where the longest region's bytes lie.
     pub(crate) longest_source: Option<LogPosition>,
+    /// What a larger cache would have found.
+    pub(crate) missed: MissedRepeats,
 }
 
 impl Sender {
@@ -284,9 +286,11 @@ impl Sender {
         lane.outstanding.push_back(block);
         lane.outstanding_bytes += out.len() - frame_start;
         self.outstanding_blocks += 1;
+        let encoder = self.encoder.as_mut();
         Sent {
             at,
             longest_source: self.encoded.longest_source,
+            missed: encoder.map_or_else(MissedRepeats::default, Encoder::take_missed),
         }
     }
 
