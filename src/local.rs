@@ -275,23 +275,67 @@ pub(crate) fn read_token(path: &Path) -> anyhow::Result<String> {
     Ok(token.to_owned())
 }
 
+/// The gateway that a command asks.
+#[derive(clap::Args, Clone)]
+pub(crate) struct AdminArguments {
+    /// Ask the gateway at this admin listener or local socket [default: the gateway on this machine]
+    #[arg(long, env = "REFRAIN_ADMIN", value_name = "[HOST:]PORT|SOCKET")]
+    admin: Option<Place>,
+    /// Read from this file the admin token of the gateway in --admin
+    #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+}
+
+impl AdminArguments {
+    /// Its status.
+    pub(crate) fn status(&self) -> anyhow::Result<Found> {
+        let Some(admin) = &self.admin else {
+            return only(find("--admin HOST:PORT")?);
+        };
+        Ok(ask(admin, self.token()?.as_deref())?)
+    }
+
+    /// A page of it.
+    pub(crate) fn page(&self, name: &str) -> anyhow::Result<(Place, String)> {
+        let place = match &self.admin {
+            Some(admin) => admin.clone(),
+            None => only(find("--admin HOST:PORT")?)?.place,
+        };
+        let page = page(&place, self.token()?.as_deref(), name);
+        Ok((place, page?))
+    }
+
+    fn token(&self) -> anyhow::Result<Option<String>> {
+        self.admin_token_file.as_deref().map(read_token).transpose()
+    }
+}
+
 /// Asks one gateway for its status.
 pub(crate) fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError> {
+    let json = page(place, token, "status")?;
+    let place = place.clone();
+    match serde_json::from_str(&json) {
+        Ok(status) => Ok(Found {
+            place,
+            json,
+            status,
+        }),
+        Err(_) => Err(AskError::NoStatus { place }),
+    }
+}
+
+/// A page of a gateway.
+pub(crate) fn page(place: &Place, token: Option<&str>, page: &str) -> Result<String, AskError> {
     let unreachable = |cause| AskError::of(place, cause);
-    let (code, json) = match place {
-        Place::Socket(path) => request(path, Method::GET, "/status").map_err(unreachable)?,
-        Place::Address(address) => get(address, token).map_err(unreachable)?,
+    let (code, body) = match place {
+        Place::Socket(path) => {
+            request(path, Method::GET, &format!("/{page}")).map_err(unreachable)?
+        }
+        Place::Address(address) => get(address, token, page).map_err(unreachable)?,
     };
     let place = place.clone();
     match code {
-        200 => match serde_json::from_str(&json) {
-            Ok(status) => Ok(Found {
-                place,
-                json,
-                status,
-            }),
-            Err(_) => Err(AskError::NoStatus { place }),
-        },
+        200 => Ok(body),
         401 if token.is_some() => Err(AskError::TokenRefused(place)),
         401 => Err(AskError::NeedsToken(place)),
         code => Err(AskError::Code { place, code }),
@@ -299,7 +343,7 @@ pub(crate) fn ask(place: &Place, token: Option<&str>) -> Result<Found, AskError>
 }
 
 /// The code and the body of an admin listener's answer.
-fn get(admin: &Target, token: Option<&str>) -> anyhow::Result<(u16, String)> {
+fn get(admin: &Target, token: Option<&str>, page: &str) -> anyhow::Result<(u16, String)> {
     let options = RemoteOptions {
         connect_timeout: WITHIN,
         progress_timeout: WITHIN,
@@ -310,7 +354,7 @@ fn get(admin: &Target, token: Option<&str>) -> anyhow::Result<(u16, String)> {
         ..RemoteOptions::default()
     };
     let host = Host::new(&format!("http://{admin}/"), options)?;
-    match host.get("status", STATUS_BYTES_MAX as u64) {
+    match host.get(page, STATUS_BYTES_MAX as u64) {
         Ok(Some(page)) => Ok((200, String::from_utf8(page)?)),
         Ok(None) => Ok((404, String::new())),
         Err(RemoteError::Status { status, .. }) => Ok((status, String::new())),

@@ -17,6 +17,7 @@ mod czip;
 mod demo;
 mod doctor;
 mod dry_run;
+mod explain;
 mod gateways;
 mod inputs;
 mod intercept;
@@ -191,6 +192,13 @@ enum Command {
     /// repeats and compresses it, and sends excluded data unchanged.
     #[command(after_help = "Example:\n  refrain status --watch")]
     Status(status::StatusArguments),
+    /// Show why the data of a flow was not saved, and the setting that would change it
+    ///
+    /// FLOW is its number in `refrain status`. A gateway keeps the counts of the last 1,000 flows that ended, and nothing
+    /// of their content. Without FLOW, the last 20 are listed, with the cause of most of their bytes on the link.
+    /// Both ends give a flow the same number. The end that sends the data knows more: whether the cache was too small.
+    #[command(after_help = "Example:\n  refrain explain --last")]
+    Explain(explain::ExplainArguments),
     /// Manage a near end's chunk store: add files to its history, show it, verify it
     #[command(after_help = "Example:\n  refrain store stat --store /var/lib/refrain/store")]
     Store(store::StoreArguments),
@@ -268,6 +276,7 @@ impl Command {
             Self::Intercept(arguments) => intercept::run(arguments),
             Self::Bypass(arguments) => bypass::run(arguments),
             Self::Status(arguments) => status::run(arguments),
+            Self::Explain(arguments) => explain::run(arguments),
             Self::Store(arguments) => store::run(arguments),
             Self::Czip(arguments) => czip::run(arguments),
             Self::Bulk(arguments) => bulk::run(arguments),

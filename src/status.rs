@@ -1,26 +1,20 @@
 //! `refrain status`: what a running gateway does.
 
+pub(crate) mod sums;
 mod tables;
 mod watch;
 
-use std::{io::Write, path::PathBuf, time::Duration};
+use std::{io::Write, time::Duration};
 
 use console::Term;
 
-use crate::{
-    bounded::time_from,
-    local::{self, Found, Place},
-};
+use crate::{bounded::time_from, local::AdminArguments};
 use tables::View;
 
 #[derive(clap::Args, Clone)]
 pub(crate) struct StatusArguments {
-    /// Ask the gateway at this admin listener or local socket [default: the gateway on this machine]
-    #[arg(long, env = "REFRAIN_ADMIN", value_name = "[HOST:]PORT|SOCKET")]
-    admin: Option<Place>,
-    /// Read from this file the admin token of the gateway in --admin
-    #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]
-    admin_token_file: Option<PathBuf>,
+    #[command(flatten)]
+    admin: AdminArguments,
     /// Print the status as JSON
     #[arg(long, conflicts_with = "verbose")]
     json: bool,
@@ -45,7 +39,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
     }
     let mut out = std::io::stdout().lock();
     match arguments.json {
-        true => writeln!(out, "{}", fetch(arguments)?.json)?,
+        true => writeln!(out, "{}", arguments.admin.status()?.json)?,
         false => write!(out, "{}", show(arguments)?)?,
     }
     Ok(())
@@ -58,21 +52,12 @@ fn show(arguments: &StatusArguments) -> anyhow::Result<String> {
         is_verbose: arguments.verbose,
         columns_max: columns(),
     };
-    tables::print(&fetch(arguments)?.status, view, &mut tables)?;
+    tables::print(&arguments.admin.status()?.status, view, &mut tables)?;
     Ok(String::from_utf8(tables)?)
 }
 
 /// Of the terminal. A file takes lines of any length.
-fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     let terminal = Some(Term::stdout()).filter(Term::is_term);
     terminal.map_or(usize::MAX, |terminal| terminal.size().1.into())
-}
-
-fn fetch(arguments: &StatusArguments) -> anyhow::Result<Found> {
-    let Some(admin) = &arguments.admin else {
-        return local::only(local::find("--admin HOST:PORT")?);
-    };
-    let token = arguments.admin_token_file.as_deref();
-    let token = token.map(local::read_token).transpose()?;
-    Ok(local::ask(admin, token.as_deref())?)
 }

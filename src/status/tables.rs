@@ -10,6 +10,7 @@ use refrain_gateway::status::{
     Direction, Driver, Flow, Interception, LimitedBy, Peer, Predictions, Status, TargetTraffic,
 };
 
+use super::sums::{both, saved, sum};
 use crate::table::{Table, age, bytes, percent};
 
 /// Rows of targets that are shown; JSON has all.
@@ -255,21 +256,6 @@ fn round_trip(peer: &Peer) -> String {
     time.map_or("-".to_owned(), |time| format!("{time:.1} ms"))
 }
 
-/// Bytes of applications and bytes on the link, both ways.
-fn both(sent: &Direction, received: &Direction) -> (u64, u64) {
-    (
-        sent.app_bytes + received.app_bytes,
-        sent.link_bytes + received.link_bytes,
-    )
-}
-
-/// The share of the bytes of applications that the link did not carry; negative where it carried more.
-fn saved(app: u64, link: u64) -> String {
-    let share = percent(app as f64 - link as f64, app as f64);
-    // A loss too small to be shown.
-    share.replace("-0.0 %", "0.0 %")
-}
-
 fn links(peers: &[Peer]) -> Table {
     let mut table = Table::new(
         "peer  lanes  rtt  flows  uncached blocks  cache gaps  send cache full  receive cache full  <effort",
@@ -435,43 +421,6 @@ fn why(driver: &Driver, predictions: &Predictions) -> String {
 /// When something was last met.
 fn ago(seconds: Option<f64>) -> String {
     seconds.map_or_else(String::new, |seconds| format!(" ({} ago)", age(seconds)))
-}
-
-/// What all layers left of the applications' bytes.
-fn left(counts: &Direction) -> i64 {
-    let predicted = counts.prediction_saved_bytes as i64;
-    let saved = predicted + counts.matching_saved_bytes + counts.zstd_saved_bytes;
-    counts.app_bytes as i64 - saved
-}
-
-/// What the link costs by itself, and bytes on their way, which count once they have come.
-fn overhead(counts: &Direction) -> i64 {
-    counts.link_bytes as i64 - left(counts)
-}
-
-/// Application bytes, what each layer made of them, what the link cost, what went over it, and
-/// the share that was saved.
-fn sum(counts: &Direction) -> [String; 7] {
-    let predicted = counts.prediction_saved_bytes as i64;
-    [
-        bytes(counts.app_bytes),
-        change(-predicted),
-        change(-counts.matching_saved_bytes),
-        change(-counts.zstd_saved_bytes),
-        change(overhead(counts)),
-        bytes(counts.link_bytes),
-        saved(counts.app_bytes, counts.link_bytes),
-    ]
-}
-
-/// Bytes that come on top, or go.
-fn change(count: i64) -> String {
-    let sign = match count {
-        0 => "",
-        1.. => "+",
-        _ => "-",
-    };
-    format!("{sign}{}", bytes(count.unsigned_abs()))
 }
 
 #[cfg(test)]

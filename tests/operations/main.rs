@@ -9,6 +9,7 @@ mod commands;
 mod deaths;
 mod demo;
 mod doctor;
+mod explain;
 mod help;
 mod limits;
 mod local;

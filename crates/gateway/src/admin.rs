@@ -1,4 +1,4 @@
-//! The admin listener: `/healthz`, `/readyz`, `/metrics` (Prometheus), `/status` (JSON).
+//! The admin listener: `/healthz`, `/readyz`, `/metrics` (Prometheus), `/status` and `/explain` (JSON).
 //!
 //! With a token, each request needs `Authorization: Bearer TOKEN`, `/healthz` included.
 //!
@@ -16,7 +16,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::{Request, State},
+    extract::{Path, Request, State},
     http::{StatusCode, Version, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -38,6 +38,7 @@ use crate::{
     acceptor::{ACCEPT_PAUSE, Acceptor},
     config::{AdminConfig, AdminToken},
     descriptors::UNPROVEN_ADMIN_MAX,
+    explain::{self, Asked},
     gateway::Gateway,
     status::Status,
 };
@@ -52,6 +53,9 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Connections to the local socket at once.
 const LOCAL_CONNECTIONS_MAX: usize = 16;
 
+/// So many ended flows are explained, if no number is given.
+const EXPLAINED: usize = 20;
+
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -62,6 +66,8 @@ refrain gateway
 /healthz   200 while the gateway serves
 /readyz    200 while a link to a peer is up, else 503
 /status    links, connections and counters as JSON; `refrain status` shows them as tables
+/explain   the last connections that ended, and why their data was not saved, as JSON: `refrain explain`
+           /explain/NUMBER for those with this number, /explain/last for the last
 /metrics   the same counters for Prometheus
 ";
 
@@ -130,6 +136,9 @@ fn pages(gateway: Arc<Gateway>, token: Option<AdminToken>, hosts: Vec<String>) -
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/status", get(status))
+        .route("/explain", get(explain_last))
+        .route("/explain/last", get(explain_last_one))
+        .route("/explain/{flow}", get(explain_flow))
         .route("/metrics", get(metrics_page))
         .layer(middleware::from_fn_with_state(admin.clone(), authorize))
         .layer(middleware::from_fn_with_state(admin.clone(), check_host))
@@ -217,6 +226,25 @@ async fn status(State(admin): State<Admin>) -> Result<Response, StatusCode> {
     render(admin, |status| Json(status).into_response()).await
 }
 
+async fn explain_last(State(admin): State<Admin>) -> Result<Response, StatusCode> {
+    explanations(admin, Asked::Last(EXPLAINED)).await
+}
+
+async fn explain_last_one(State(admin): State<Admin>) -> Result<Response, StatusCode> {
+    explanations(admin, Asked::Last(1)).await
+}
+
+async fn explain_flow(
+    State(admin): State<Admin>,
+    Path(number): Path<u64>,
+) -> Result<Response, StatusCode> {
+    explanations(admin, Asked::Number(number)).await
+}
+
+async fn explanations(admin: Admin, asked: Asked) -> Result<Response, StatusCode> {
+    in_thread(move || Json(explain::explain(&admin.gateway, &asked)).into_response()).await
+}
+
 async fn metrics_page(State(admin): State<Admin>) -> Result<Response, StatusCode> {
     let content_type = [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)];
     render(admin, move |status| {
@@ -225,14 +253,19 @@ async fn metrics_page(State(admin): State<Admin>) -> Result<Response, StatusCode
     .await
 }
 
-/// Renders the status in a thread of its own: with thousands of flows it takes long, and the runtime's threads are those
-/// that carry them.
 async fn render(
     admin: Admin,
     page: impl FnOnce(Status) -> Response + Send + 'static,
 ) -> Result<Response, StatusCode> {
-    let rendered = tokio::task::spawn_blocking(move || page(Status::of(&admin.gateway)));
-    rendered
+    in_thread(move || page(Status::of(&admin.gateway))).await
+}
+
+/// Makes a page in a thread of its own: with thousands of flows it takes long, and the runtime's threads are those
+/// that carry them.
+async fn in_thread(
+    page: impl FnOnce() -> Response + Send + 'static,
+) -> Result<Response, StatusCode> {
+    tokio::task::spawn_blocking(page)
         .await
         .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
 }

@@ -257,6 +257,11 @@ impl Gateway {
         });
     }
 
+    /// The name of a peer, or the short form of its key.
+    pub(crate) fn label(&self, peer: &PublicKey) -> String {
+        self.keys.load().label(peer)
+    }
+
     /// Its peers in their order.
     pub(crate) fn peers(&self) -> Vec<(Arc<Peer>, Turn)> {
         let peers = self.order().into_iter().map(|key| self.peer(key));

@@ -115,6 +115,7 @@ pub mod start_tls;
 
 pub mod admin;
 pub mod check;
+pub mod explain;
 pub mod local_socket;
 pub mod loopback;
 pub mod status;

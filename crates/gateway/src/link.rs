@@ -3,6 +3,7 @@
 //! [`SharedLink::with`] is the only way in: it locks the engine, calls it with the present
 //! moment, and turns the events that come out into wake-ups. No task sleeps with the lock.
 
+mod ended_flows;
 mod prefault;
 mod totals;
 
@@ -35,6 +36,7 @@ use crate::{
     refusal::Refusal,
     wire::WireCounts,
 };
+use ended_flows::EndedFlow;
 pub(crate) use totals::{Counted, Totals};
 
 /// So many flows may be closing at once, however few may be open.
@@ -439,7 +441,11 @@ impl SharedLink {
                     signals.writable.notify_one();
                 }
             }
-            Event::FlowEnded(_) => {}
+            Event::FlowEnded(flow) => self.totals.ended_flows.add(EndedFlow {
+                peer: self.peer,
+                ended: Instant::now(),
+                flow,
+            }),
             Event::PeerDraining => {
                 self.draining.send_replace(true);
                 // At its end, the log has the line that the link is down.

@@ -14,6 +14,7 @@ use refrain_proto::{
     counters::{
         Count, DirectionCounters, EventCounters, LayerCounters, LinkCounters, WaitCounters,
     },
+    effort::{self, EffortReason},
     limited,
     link::{FlowPredictions, FlowStatus, LinkStatus},
     targets::place,
@@ -30,6 +31,7 @@ use crate::{
     target::FlowTarget,
 };
 pub use store::{Store, StoreAlso};
+pub(crate) use targets::class_name;
 pub use targets::{CarriedBytes, TargetTraffic};
 
 /// A gateway as it stands.
@@ -280,6 +282,16 @@ pub struct Effort {
     pub reason: String,
 }
 
+impl Effort {
+    pub(crate) fn of(effort: effort::Effort, reason: EffortReason) -> Effort {
+        Effort {
+            period_bytes: effort.period_bytes,
+            zstd_level: effort.level,
+            reason: reason.to_string(),
+        }
+    }
+}
+
 /// One direction of a link or a flow.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Direction {
@@ -397,7 +409,7 @@ impl Status {
                 let stand = link.status();
                 status.memory.allocated_bytes += stand.allocated_bytes as u64;
                 let flows = stand.flows.iter();
-                let flows = flows.map(|flow| Flow::of(flow, &called, &stand));
+                let flows = flows.map(|flow| Flow::of(flow, &called));
                 status.flows.extend(flows);
                 let gone_at = link.lanes_gone_at();
                 status.peers.push(row.clone().with_link(&stand, gone_at));
@@ -436,11 +448,7 @@ impl Peer {
         }
         peer.lanes_held_up = up.filter(|lane| lane.is_held_up).count();
         peer.round_trip_ms = link.round_trip.map(|time| time.as_secs_f64() * 1e3);
-        peer.effort = Some(Effort {
-            period_bytes: link.effort.period_bytes,
-            zstd_level: link.effort.level,
-            reason: link.effort_reason.to_string(),
-        });
+        peer.effort = Some(Effort::of(link.effort, link.effort_reason));
         peer.flows_open = link.flows.len();
         peer.holes = link.holes;
         peer.offered_bytes_held = link.offered_bytes_held;
@@ -513,10 +521,7 @@ impl Direction {
 fn excluded(why: Exclusion) -> String {
     match why {
         Exclusion::Rule => "excluded by a rule".to_owned(),
-        _ => format!(
-            "encrypted: {}",
-            targets::class_name(TrafficClass::Excluded(why))
-        ),
+        _ => format!("encrypted: {}", class_name(TrafficClass::Excluded(why))),
     }
 }
 
@@ -560,7 +565,7 @@ impl Driver {
 }
 
 impl Flow {
-    fn of(flow: &FlowStatus, peer: &str, link: &LinkStatus) -> Flow {
+    pub(crate) fn of(flow: &FlowStatus, peer: &str) -> Flow {
         let (sending, receiving) = (&flow.send_predictions, &flow.receive_predictions);
         let of = |layers: &LayerCounters, predictions: &Option<FlowPredictions>| {
             Direction::of(&DirectionCounters {
@@ -569,6 +574,7 @@ impl Flow {
                 predictions: predictions.map_or_else(Predictions::default, |known| known.counters),
             })
         };
+        let link = &flow.link;
         let unpredicted = match link.offers_heeded {
             Some(true) => "nothing known has come yet",
             Some(false) => "the other end heeds no predictions",
@@ -597,13 +603,13 @@ impl Flow {
             send_driver: Driver::of(
                 sending.as_ref(),
                 Some(flow.class),
-                link.sent.cache_bytes > 0,
+                link.sent_cache_bytes > 0,
                 UNPREDICTED,
             ),
             receive_driver: Driver::of(
                 receiving.as_ref(),
                 None,
-                link.received.cache_bytes > 0,
+                link.received_cache_bytes > 0,
                 unpredicted,
             ),
             limited_by: LimitedBy::from(flow.limited_by),

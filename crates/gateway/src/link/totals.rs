@@ -13,7 +13,7 @@ use refrain_proto::{
     targets::TargetCounts,
 };
 
-use super::SharedLink;
+use super::{SharedLink, ended_flows::EndedFlows};
 use crate::keys::PublicKey;
 
 /// What links counted, by their peers, and what they carried by target and class.
@@ -23,6 +23,8 @@ pub(crate) type Counted = (BTreeMap<PublicKey, LinkCounters>, TargetCounts);
 #[derive(Default)]
 pub(crate) struct Totals {
     links: Mutex<Links>,
+    /// The last flows that ended.
+    pub(crate) ended_flows: EndedFlows,
 }
 
 #[derive(Default)]

@@ -47,7 +47,7 @@ impl TargetTraffic {
 }
 
 /// What users call a class.
-pub(super) fn class_name(class: TrafficClass) -> &'static str {
+pub(crate) fn class_name(class: TrafficClass) -> &'static str {
     match class {
         TrafficClass::Unknown | TrafficClass::Ordinary => "ordinary",
         TrafficClass::FullEntropy => "full-entropy",
