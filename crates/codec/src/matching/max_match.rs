@@ -218,9 +218,12 @@ impl MaxMatch {
             }
         }
         let mut fingerprints = [Fingerprint(0); BATCH];
-        for (&marker, fingerprint) in outside.iter().zip(&mut fingerprints) {
+        // A bit for each.
+        let mut samples = 0_u64;
+        for (index, (&marker, fingerprint)) in outside.iter().zip(&mut fingerprints).enumerate() {
             *fingerprint = fingerprint_at(marker);
             self.table.prefetch(*fingerprint);
+            samples |= u64::from(SeenWindows::is_sample(*fingerprint)) << index;
         }
         hints.clear();
         for (&marker, &fingerprint) in outside.iter().zip(&fingerprints) {
@@ -232,16 +235,32 @@ impl MaxMatch {
         for hint in hints.as_slice() {
             self.log.prefetch(hint.offset);
         }
-        for (&marker, &fingerprint) in outside.iter().zip(&fingerprints) {
-            if SeenWindows::is_sample(fingerprint) {
-                let lookup = self.lookup_of(block, marker, hints);
-                self.seen.see(fingerprint, marker as usize, lookup);
-            }
+        if samples != 0 {
+            self.see(block, outside, &fingerprints, samples, hints);
+        }
+    }
+
+    /// Remembers the `samples` among the markers that were just looked up.
+    #[cold]
+    fn see(
+        &mut self,
+        block: &[u8],
+        markers: &[u32],
+        fingerprints: &[Fingerprint; BATCH],
+        mut samples: u64,
+        hints: &Hints,
+    ) {
+        const { assert!(BATCH <= u64::BITS as usize) };
+        while samples != 0 {
+            let index = samples.trailing_zeros() as usize;
+            samples &= samples - 1;
+            let marker = markers[index];
+            let lookup = self.lookup_of(block, marker, hints);
+            self.seen.see(fingerprints[index], marker as usize, lookup);
         }
     }
 
     /// Whether the log may have the window at `marker`, of those that were just looked up.
-    #[cold]
     fn lookup_of(&self, block: &[u8], marker: u32, hints: &Hints) -> Lookup {
         let mut hints = hints.as_slice().iter();
         let hint = hints.find(|hint| hint.marker == marker);
