@@ -236,7 +236,7 @@ fn analyze(
 
 /// The time of several captures, one after the other.
 #[derive(Default)]
-struct Clock {
+pub(crate) struct Clock {
     last: Time,
     /// For a capture that is older than the one before.
     added_nanos: u64,
@@ -244,11 +244,11 @@ struct Clock {
 }
 
 impl Clock {
-    fn next_capture(&mut self) {
+    pub(crate) fn next_capture(&mut self) {
         self.is_new_capture = true;
     }
 
-    fn time(&mut self, at: Time) -> Time {
+    pub(crate) fn time(&mut self, at: Time) -> Time {
         if std::mem::take(&mut self.is_new_capture) {
             self.added_nanos = self.last.0.saturating_sub(at.0);
         }
@@ -259,14 +259,15 @@ impl Clock {
 }
 
 /// The server's name in a client's first bytes.
-fn site(first: &[u8]) -> Option<String> {
+pub(crate) fn site(first: &[u8]) -> Option<String> {
     match search(first) {
         Search::Found(name) => Some(name),
         Search::Nameless | Search::More => None,
     }
 }
 
-fn read(
+/// Reads the packets of a capture.
+pub(crate) fn read(
     capture: &Path,
     bar: &ProgressBar,
     interrupt: &Interrupt,
@@ -297,7 +298,7 @@ impl Read for Counted<'_> {
     }
 }
 
-fn expected_bytes(captures: &[PathBuf]) -> Option<u64> {
+pub(crate) fn expected_bytes(captures: &[PathBuf]) -> Option<u64> {
     let bytes = |path: &PathBuf| match is_standard(path) {
         true => standard_io::input_left(),
         false => fs::metadata(path).ok().map(|metadata| metadata.len()),

@@ -36,6 +36,7 @@ mod stderr;
 mod store;
 mod system_program;
 mod table;
+mod train;
 mod usage;
 mod version;
 mod watchdog;
@@ -208,6 +209,14 @@ enum Command {
     Bulk(bulk::BulkArguments),
     /// Estimate how much a pair would save of captured traffic
     Analyze(analyze::AnalyzeArguments),
+    /// Choose the table of the marker algorithm SAMPLEBYTE for your data, for --marker-table
+    ///
+    /// It sorts the values of bytes by how often they are in redundant content, and adds them to the table one at a time
+    /// until savings grow no more. Measure the table with other data (--test) before you use it.
+    #[command(
+        after_help = "Example:\n  refrain train monday.pcap --test tuesday.pcap --output office.table"
+    )]
+    Train(train::TrainArguments),
     /// Test the connection to the far end and measure it
     ///
     /// With a near end's options, it opens a connection to the far end and measures it. Without
@@ -281,6 +290,7 @@ impl Command {
             Self::Czip(arguments) => czip::run(arguments),
             Self::Bulk(arguments) => bulk::run(arguments),
             Self::Analyze(arguments) => analyze::run(arguments),
+            Self::Train(arguments) => train::run(arguments),
             Self::Check(arguments) => check::run(arguments),
             Self::Doctor(arguments) => doctor::run(arguments),
             Self::Cost(arguments) => cost::run(arguments),

@@ -5,6 +5,7 @@ mod common;
 mod damaged;
 mod packets;
 mod pages;
+mod train;
 
 use std::{
     fs,

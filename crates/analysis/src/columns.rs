@@ -18,6 +18,7 @@ use crate::{
 };
 use engine::Engine;
 use inflated::Inflated;
+pub(crate) use repeats::regions;
 
 /// One way to remove repeats, with the data that it has seen.
 pub trait Column: Send {

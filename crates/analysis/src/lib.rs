@@ -13,3 +13,4 @@ pub mod columns;
 pub mod details;
 pub mod protocol;
 pub mod run;
+pub mod train;

@@ -2,6 +2,7 @@
 
 mod captures;
 mod replay;
+mod training;
 mod tshark;
 
 use std::{
@@ -16,6 +17,7 @@ use refrain_capture::{Fragments, Layer, Limits, Sink, Streams, read_packets};
 use crate::chapters::{self, Chapter, Choice, FiguresFolder};
 use captures::Captures;
 use replay::Replays;
+use training::Training;
 use tshark::Comparison;
 
 const INTRODUCTION: &str = "# Estimates from captures\n\n\
@@ -28,10 +30,11 @@ const INTRODUCTION: &str = "# Estimates from captures\n\n\
 /// Captures to which no constant of the estimates was fitted.
 const SET_ASIDE: &str = include_str!("analyze/set_aside.txt");
 
-fn chapters<'a>() -> [Chapter<Setup<'a>>; 3] {
+fn chapters<'a>() -> [Chapter<Setup<'a>>; 4] {
     [
         Chapter::of::<Captures>(),
         Chapter::of::<Replays>(),
+        Chapter::of::<Training>(),
         Chapter::of::<Comparison>(),
     ]
 }
@@ -42,9 +45,14 @@ pub(crate) struct Arguments {
     /// Measure this program
     #[arg(long, default_value = "target/release/refrain")]
     refrain: PathBuf,
-    /// Read the captures of this directory
-    #[arg(long, value_name = "DIR", default_value = "../shared/data/pcap")]
-    captures: PathBuf,
+    /// Read test data from this directory; its directory `pcap` has the captures
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "REFRAIN_DATA",
+        default_value = "../shared/data"
+    )]
+    data: PathBuf,
     /// Skip the captures that are set aside
     #[arg(long)]
     development: bool,
@@ -74,6 +82,7 @@ pub(crate) struct Arguments {
 struct Setup<'a> {
     /// An absolute path.
     refrain: &'a Path,
+    data: &'a Path,
     captures: Vec<PathBuf>,
     figures: &'a Path,
 }
@@ -118,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
         format!("cannot find \"{program}\" (build it: cargo build --release --bin refrain)")
     })?;
     std::fs::create_dir_all(&arguments.figures)?;
-    let folder = &arguments.captures;
+    let folder = &arguments.data.join("pcap");
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut captures = Vec::new();
     for entry in entries {
@@ -138,6 +147,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<String> {
     captures.sort();
     let setup = Setup {
         refrain: &refrain,
+        data: &arguments.data,
         captures,
         figures: &arguments.figures,
     };

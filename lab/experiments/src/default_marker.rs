@@ -1,7 +1,7 @@
 //! MAXP on bytes beside SAMPLEBYTE: link bytes and the sender's CPU time, by sampling period, by rung of the effort,
 //! and over sockets. What decides which of them is the default, and whether p follows the effort.
 
-mod engine;
+pub(crate) mod engine;
 mod sockets;
 
 use std::{fmt::Write, path::Path};
@@ -32,7 +32,7 @@ const LADDER: [(usize, i32); 7] = [
 ];
 
 /// zstd 3, where `auto` begins.
-const FIRST_RUNG: usize = 3;
+pub(crate) const FIRST_RUNG: usize = 3;
 
 /// The page of results.
 pub(crate) fn run(data: &Path, refrain: &Path, runs: usize) -> anyhow::Result<String> {
@@ -87,6 +87,7 @@ fn by_period(page: &mut String, corpora: &[corpus::Corpus], runs: usize) -> anyh
             period,
             backend,
             rung: FIRST_RUNG,
+            table: None,
         };
         let mut bytes = Vec::new();
         for period in PERIODS {
@@ -156,6 +157,7 @@ fn by_rung(page: &mut String, corpora: &[corpus::Corpus], runs: usize) -> anyhow
                     period: 32,
                     backend,
                     rung,
+                    table: None,
                 });
                 let ratios = engine::compare(corpus, pair, runs)?;
                 if row.is_empty() {

@@ -255,7 +255,7 @@ impl Repeats {
 }
 
 /// The regions of a block, each with its place there. `cursor` is as it was before the block.
-pub(super) fn regions(
+pub(crate) fn regions(
     encoded: &EncodedBlock,
     position: LogPosition,
     mut cursor: SourceCursor,

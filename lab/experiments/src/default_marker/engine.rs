@@ -7,7 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 use refrain_codec::{
     EncodedBlock, Encoder, EncoderConfig, SourceCursor,
     geometry::CacheGeometry,
-    marker::{MarkerAlgorithm, SamplingPeriod},
+    marker::{MarkerAlgorithm, MarkerFinder, SampleByteTable, SamplingPeriod, WindowBytes},
     matching::Everything,
     simd::Backend,
 };
@@ -33,23 +33,29 @@ const WAY: Way = Way {
 
 /// How a corpus is sent.
 #[derive(Clone, Copy)]
-pub(super) struct Sending {
+pub(crate) struct Sending<'a> {
     pub algorithm: MarkerAlgorithm,
     /// The densest p, by which the table is sized.
     pub period: usize,
     pub backend: Backend,
     pub rung: usize,
+    /// Another table of SAMPLEBYTE than the default one.
+    pub table: Option<&'a SampleByteTable>,
 }
 
 /// One way's figures over another's.
-pub(super) struct Ratios {
+pub(crate) struct Ratios {
     pub bytes: f64,
     /// Sums of the least time that each call took in any run. A busy machine disturbs few calls in all runs.
     pub cpu: f64,
 }
 
 /// Sends `corpus` in two ways, in turns.
-pub(super) fn compare(corpus: &Corpus, ways: [Sending; 2], runs: usize) -> anyhow::Result<Ratios> {
+pub(crate) fn compare(
+    corpus: &Corpus,
+    ways: [Sending<'_>; 2],
+    runs: usize,
+) -> anyhow::Result<Ratios> {
     let mut sent = [None, None];
     for run in 0..runs {
         let mut order = [0, 1];
@@ -74,11 +80,16 @@ pub(super) fn compare(corpus: &Corpus, ways: [Sending; 2], runs: usize) -> anyho
 }
 
 /// Bytes on the link, and the time of each of the sender's calls.
-fn send(corpus: &Corpus, sending: Sending) -> anyhow::Result<(f64, Vec<Duration>)> {
+fn send(corpus: &Corpus, sending: Sending<'_>) -> anyhow::Result<(f64, Vec<Duration>)> {
     let cache = CacheGeometry::new(CACHE_BYTES).context("invalid cache size")?;
     let config = LinkConfig {
         mode: Mode::Sender,
-        markers: markers::finder(sending.algorithm, sending.period),
+        markers: MarkerFinder::new(
+            sending.algorithm,
+            SamplingPeriod::new(sending.period)?,
+            WindowBytes::default(),
+            sending.table.cloned().unwrap_or_default(),
+        ),
         backend: sending.backend,
         effort: EffortMode::Auto,
         first_rung: Some(sending.rung),
@@ -95,7 +106,7 @@ fn send(corpus: &Corpus, sending: Sending) -> anyhow::Result<(f64, Vec<Duration>
 }
 
 /// CPU time of an encoder for a byte in ns, and the share of the bytes that it saves.
-pub(super) fn encode_ns(
+pub(crate) fn encode_ns(
     content: &[u8],
     period: usize,
     backend: Backend,
