@@ -211,7 +211,7 @@ enum Command {
     Analyze(analyze::AnalyzeArguments),
     /// Choose the table of the marker algorithm SAMPLEBYTE for your data, for --marker-table
     ///
-    /// It sorts the values of bytes by how often they are in redundant content, and adds them to the table one at a time
+    /// It sorts the values of bytes by how often they are in redundant content. It adds them to the table one at a time
     /// until savings grow no more. Measure the table with other data (--test) before you use it.
     #[command(
         after_help = "Example:\n  refrain train monday.pcap --test tuesday.pcap --output office.table"

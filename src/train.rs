@@ -31,7 +31,7 @@ const PIECE_BYTES: usize = 1 << 20;
 pub(crate) struct TrainArguments {
     /// Train with these captures or files
     ///
-    /// A file that is no capture is content itself. Each is read twice.
+    /// Files that are not captures are content. Each is read twice.
     #[arg(value_name = "FILE", required = true)]
     inputs: Vec<PathBuf>,
     /// Write the table to this file, for --marker-table

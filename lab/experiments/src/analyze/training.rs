@@ -166,7 +166,7 @@ impl Figures<Setup<'_>> for Training {
         write!(
             page,
             "`refrain train` chooses the table of SAMPLEBYTE as EndRE did (section 5.1.4). Trained with the captures\n\
-             that were not set aside, the table has the values {}. Bytes saved by matching alone, with a cache of\n\
+             that were not set aside, the table has the values {}. Bytes saved without zstd, with a cache of\n\
              10 MB:\n\n\
              | captures | MB | trained table % | default table % | MAXP % |\n\
              |---|--:|--:|--:|--:|\n",
