@@ -1,6 +1,7 @@
 //! `refrain analyze`: estimates how much traffic a pair, and other ways to remove repeats, would have saved of captures.
 
 mod html;
+mod objects;
 mod report;
 mod text;
 
@@ -43,7 +44,8 @@ const EXAMPLES: &str = "\
 Examples:
   refrain analyze office.pcap
   refrain analyze monday.pcapng tuesday.pcapng --html report.html
-  tcpdump -w - port 80 | refrain analyze -";
+  tcpdump -w - port 80 | refrain analyze -
+  refrain analyze --objects releases/";
 
 const AFTER_LONG_HELP: &str = "\
 Captures are in the pcap or pcapng format, and may be compressed by gzip or zstd. tcpdump has to keep whole packets, which \
@@ -55,7 +57,7 @@ standard input may be ended by Ctrl-C: the exit code is 0 then.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{AFTER_LONG_HELP}"))]
 pub(crate) struct AnalyzeArguments {
-    /// Read these captures; - is standard input
+    /// Read these captures (with --objects, files and directories); - is standard input
     ///
     /// Several files are one capture, in this order: data of the first file can repeat in the second.
     #[arg(value_name = "FILE", required_unless_present = "list_columns")]
@@ -71,6 +73,13 @@ pub(crate) struct AnalyzeArguments {
     /// Make a separate report for each file
     #[arg(long)]
     each: bool,
+    /// Compare files, and the files in directories, instead of reading captures
+    ///
+    /// The report shows how much of each file is in earlier files, for chunks of 1 KiB to 64 KiB. FILE can be, for example,
+    /// a directory of releases, of the months of a mailbox, or of images. Files are compared in the order of their names.
+    /// Each is read 21 times.
+    #[arg(long, conflicts_with_all = ["columns", "each", "html", "threads"])]
+    objects: bool,
     /// Replace addresses, server names and file names by numbers
     #[arg(long)]
     anonymize: bool,
@@ -101,6 +110,9 @@ fn memory(text: &str) -> Result<ByteSize, String> {
 pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     if arguments.list_columns {
         return list_columns();
+    }
+    if arguments.objects {
+        return compare(arguments);
     }
     let kinds = arguments.kinds().map_err(UsageError)?;
     let standard = arguments.captures.iter().filter(|path| is_standard(path));
@@ -140,6 +152,31 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
         unread == 0,
         "{} not read to the end, so the report is incomplete",
         count(unread, "capture was", "captures were")
+    );
+    Ok(())
+}
+
+/// Compares files.
+fn compare(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
+    if arguments.captures.iter().any(|path| is_standard(path)) {
+        let error = anyhow::anyhow!(
+            "--objects: files are read several times, and standard input cannot be"
+        );
+        return Err(UsageError(error).into());
+    }
+    let interrupt = Interrupt::listen()?;
+    let mut report = objects::analyze(&arguments.captures, arguments.memory.0, &interrupt)?;
+    if arguments.anonymize {
+        report.anonymize();
+    }
+    crate::report::to_stdout(arguments.json, &report, |out| {
+        report.print(arguments.verbose, out)
+    })?;
+    let unread = report.unread_files();
+    ensure!(
+        unread == 0,
+        "could not read {}, so the report is incomplete",
+        count(unread, "path", "paths")
     );
     Ok(())
 }

@@ -364,7 +364,7 @@ fn parse_batch_size(text: &str) -> Result<usize, String> {
     }
 }
 
-fn in_words(path: &Path, failed: &Failed) -> String {
+pub(crate) fn in_words(path: &Path, failed: &Failed) -> String {
     let path = printable_path(path);
     match failed {
         Failed::Special => format!("skipped \"{path}\": not a file, directory or link"),

@@ -107,7 +107,7 @@ fn parse_pattern(text: &str) -> Result<String, ExcludeError> {
 }
 
 /// About how many bytes there are, if that can be known before they are read.
-pub(super) fn expected_bytes(inputs: &[Input], interrupt: &Interrupt) -> Option<u64> {
+pub(crate) fn expected_bytes(inputs: &[Input], interrupt: &Interrupt) -> Option<u64> {
     let bytes = |input: &Input| match input {
         Input::Stream(..) => standard_io::input_left(),
         Input::Path(..) => input.expected_bytes(&mut || interrupt.check().is_ok()),

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod damaged;
+mod objects;
 mod packets;
 mod pages;
 mod train;

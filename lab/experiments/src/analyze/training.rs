@@ -189,7 +189,8 @@ impl Figures<Setup<'_>> for Training {
         write!(
             page,
             "\nThe bytes that both ends' engines send with such a table, over those with the default one. Half of each\n\
-             data set is for training, and the other half is sent, with an empty cache of 128 MiB, zstd 3 and p = 32.\n\
+             data set is for training, and the other half is sent. Caches of 128 MiB are empty before, with zstd 3 and\n\
+             p = 32.\n\
              *Itself*: trained with the data that is sent, which is more than a table that adapts to passing data can\n\
              know. Below 1, the trained table is better. [The data sets](results-marker.md) are those of the default\n\
              marker.\n\n\
