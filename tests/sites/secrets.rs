@@ -246,11 +246,7 @@ fn the_policy_hides_a_token_from_an_adaptive_guesser() {
         "location = /page {{ default_type text/html; return 200 \"<p>$arg_guess</p><input value={}>\"; }}",
         token.concat()
     );
-    for (has_http2, options, is_safe) in [
-        (true, &[][..], false),
-        (true, &["--secret-safe"], true),
-        (false, &["--secret-safe"], true),
-    ] {
+    let attack = |has_http2: bool, options: &[&str], is_safe: bool| {
         let world = World::start_as(has_http2, &[], options, &page);
         let length = |guess: &str| {
             // Without the policy, a guess that is repeated is a repeat of itself. Pings of the link come at times.
@@ -278,9 +274,18 @@ fn the_policy_hides_a_token_from_an_adaptive_guesser() {
             known += &guesses[shortest.expect("one of them")];
             found += usize::from(known.ends_with(right.as_str()));
         }
-        assert!(is_safe || found == PARTS, "it found {found} of {PARTS}");
         let is_stored = is_found(world.store.path(), token[0].as_bytes());
         assert!(!(is_safe && is_stored));
+        found
+    };
+    // A busy machine can add bytes to one guess, so an attack may need a second try.
+    let mut attacks = (0..3).map(|_| attack(true, &[], false));
+    assert!(
+        attacks.any(|found| found == PARTS),
+        "no attack finds the token"
+    );
+    for has_http2 in [true, false] {
+        attack(has_http2, &["--secret-safe"], true);
     }
 }
 
