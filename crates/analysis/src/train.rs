@@ -30,7 +30,7 @@ const GAIN_MIN: u64 = 1000;
 /// Blocks that are encoded together have so many bytes.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// An encoder, and what it would have sent.
+/// An encoder, and the bytes that it would have sent.
 struct Sender {
     encoder: Encoder,
     cursor: SourceCursor,

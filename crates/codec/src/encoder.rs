@@ -199,8 +199,8 @@ impl Encoder {
         self.markers.set_period(period);
     }
 
-    /// What a larger cache would have found in blocks since this was last asked: in those that were encoded, and in
-    /// those of which [`repeats`](Self::repeats) said that they repeat nothing. Chunk-Match does not count it.
+    /// Repeats that a larger cache would have found since the last call: in encoded blocks, and in those of which
+    /// [`repeats`](Self::repeats) said that they repeat nothing. Chunk-Match does not count them.
     pub fn take_missed(&mut self) -> MissedRepeats {
         match &mut self.matcher {
             Matcher::Max(matcher) => matcher.take_missed(),
@@ -353,9 +353,9 @@ mod tests {
                     "{pass:?}"
                 );
                 assert_eq!(pass.missed(), pass.sampled);
-                assert_eq!(pass.sufficient_cache_bytes(), Some(4 << 20));
+                assert_eq!(pass.sufficient_cache_bytes(), Some(8 << 20));
             }
-            // What the cache has is not missed.
+            // Data in the cache is not missed.
             encoder.encode(0, &content[..64 << 10], &Everything, &mut cursor, &mut out);
             encoder.take_missed();
             encoder.encode(0, &content[..64 << 10], &Everything, &mut cursor, &mut out);

@@ -23,7 +23,7 @@ const WORTH_PERCENT: u64 = 10;
 /// Nor is one of fewer bytes.
 const WORTH_BYTES: u64 = 1000;
 
-/// Less new content does not show what effort is worth.
+/// Less new content does not show the worth of effort.
 const EFFORT_BYTES_MIN: u64 = 256 << 10;
 
 /// Fewer samples do not tell that the cache was too small.
@@ -40,9 +40,9 @@ pub struct Explanation {
     pub mode: String,
     /// The effort of this end's sender, now or when the flow ended.
     pub effort: Effort,
-    /// What crossed the link from this end, by causes.
+    /// Bytes that crossed the link from this end, by causes.
     pub sent: Vec<Cause>,
-    /// What crossed the link to this end, by causes.
+    /// Bytes that crossed the link to this end, by causes.
     pub received: Vec<Cause>,
     /// The setting that would have saved most of it; none if there is none.
     pub advice: Option<Advice>,
@@ -74,7 +74,7 @@ pub struct Advice {
     pub text: String,
 }
 
-/// A kind of cause, and what a setting needs to know of it.
+/// A kind of cause, with the details that advice needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Encrypted(Exclusion),
@@ -102,7 +102,7 @@ struct Direction<'a> {
     layers: &'a LayerCounters,
     class: TrafficClass,
     compressed: &'a Compressed,
-    /// The sending end alone knows what a larger cache would have found.
+    /// Repeats that a larger cache would have found: only the sending end knows them.
     missed: Option<&'a MissedRepeats>,
     cache_bytes: u64,
     is_predicted: bool,
@@ -213,7 +213,7 @@ impl Explanation {
 }
 
 impl Direction<'_> {
-    /// The causes of what crossed the link, the greatest first.
+    /// The causes of bytes on the link, the greatest first.
     fn causes(&self) -> Vec<Found> {
         let layers = self.layers;
         let headers = layers.block_bytes.saturating_sub(layers.packed_bytes);

@@ -72,7 +72,7 @@ pub(crate) struct SendHalf {
     pub(crate) asked_for_gssapi: bool,
     pub(crate) counters: LayerCounters,
     pub(crate) compressed: Compressed,
-    /// What a larger cache would have found.
+    /// Repeats that a larger cache would have found.
     pub(crate) missed: MissedRepeats,
     /// When the last of what it had to send was sent, or its writer, which waited, could go on, if nothing has come since.
     pub(crate) drained_at: Option<Moment>,

@@ -132,7 +132,7 @@ fn after_chunk_size(body: &[u8]) -> &[u8] {
     rest.strip_prefix(b"\r\n").unwrap_or_default()
 }
 
-/// What one direction of a flow had of content that does not compress.
+/// Content of one direction of a flow that does not compress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compressed {
     /// Plain bytes in blocks of full entropy.

@@ -3,11 +3,11 @@
 //! Of the windows at markers, one in 512 is remembered, chosen by its fingerprint: one in 16 KiB at p = 32. The list
 //! reaches back 16 times as far as the log. A sampled window that is known here and missing in the log is a repeat that a larger cache would have found.
 //! This is the estimate of a cache's miss curve by spatial sampling (Waldspurger et al., SHARDS, FAST 2015), for
-//! the misses alone. A fingerprint is weak: what is counted here is shown to users, and decides nothing.
+//! the misses alone. A fingerprint is weak: the counts are shown to users, and decide nothing.
 
 use alloc::vec::Vec;
 
-use crate::fingerprint::Fingerprint;
+use crate::{fingerprint::Fingerprint, geometry::CacheGeometry};
 
 /// Sizes of cache that are told apart: 1 MiB, 2 MiB, ... 4 GiB.
 const SIZES: usize = 13;
@@ -27,7 +27,7 @@ const WAYS: usize = 8;
 /// Positions are kept in units of 4 KiB, so 32 bits go around after 16 TiB.
 const UNIT_SHIFT: u32 = 12;
 
-/// What the cache would have found with more room, of some blocks, by samples.
+/// Repeats in some blocks that a larger cache would have found, by samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissedRepeats {
     /// Sampled windows that were looked up.
@@ -131,13 +131,11 @@ impl SeenWindows {
         let Some(before) = before.filter(|_| lookup == Lookup::Missing) else {
             return;
         };
-        // One unit for what rounding took, sixteen for the window that nothing may refer to.
-        let distance = (u64::from(now.wrapping_sub(before)) + 17) << UNIT_SHIFT;
-        let size = distance.next_power_of_two().max(1 << 20);
-        let counts = &mut self.missed.by_cache_size;
-        if size > self.cache_bytes
-            && let Some(count) = counts.get_mut(size.ilog2() as usize - 20)
+        let distance = u64::from(now.wrapping_sub(before).saturating_add(1)) << UNIT_SHIFT;
+        if let Some(size) = size_for(distance)
+            && size_bytes(size) as u64 > self.cache_bytes
         {
+            let count = &mut self.missed.by_cache_size[size];
             *count = count.saturating_add(1);
         }
     }
@@ -188,7 +186,7 @@ impl SeenWindows {
     }
 }
 
-/// What the look-up of a sample said.
+/// The answer of the look-up of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// It was not looked up: it lies in a region.
@@ -197,6 +195,18 @@ pub(crate) enum Lookup {
     Found,
     /// The log does not have it.
     Missing,
+}
+
+fn size_bytes(size: usize) -> usize {
+    1 << (20 + size)
+}
+
+/// The first size of cache that reaches so far back.
+fn size_for(distance: u64) -> Option<usize> {
+    (0..SIZES).find(|&size| {
+        let geometry = CacheGeometry::new(size_bytes(size)).expect("a valid size");
+        (geometry.cache_bytes() - geometry.window_bytes()) as u64 >= distance
+    })
 }
 
 #[cfg(test)]
@@ -220,13 +230,14 @@ mod tests {
     #[test]
     fn a_repeat_needs_the_cache_that_reaches_back_to_it() {
         for (distance, size) in [
-            (15 << 20, None),
-            (17 << 20, Some(32)),
-            (31 << 20, Some(32)),
-            (33 << 20, Some(64)),
+            (13 << 20, None),
+            // An eighth of a cache is for data on its way.
+            (15 << 20, Some(32)),
+            (27 << 20, Some(32)),
+            (29 << 20, Some(64)),
             (400 << 20, Some(512)),
-            (4_000 << 20, Some(4096)),
-            (4_200 << 20, None),
+            (3_500 << 20, Some(4096)),
+            (3_600 << 20, None),
         ] {
             let mut list = list();
             list.see(sample(1), 0, Lookup::Missing);
@@ -297,11 +308,11 @@ mod tests {
             for (number, len) in windows {
                 list.see(sample(number), 0, Lookup::Missing);
                 let unit = at >> UNIT_SHIFT;
-                if let Some(before) = last.insert(number, unit) {
-                    let size = ((unit - before + 17_u64) << UNIT_SHIFT).next_power_of_two();
-                    if size > CACHE_BYTES as u64 && size <= 4 << 30 {
-                        expected[size.ilog2() as usize - 20] += 1;
-                    }
+                if let Some(before) = last.insert(number, unit)
+                    && let Some(size) = size_for((unit - before + 1) << UNIT_SHIFT)
+                    && size_bytes(size) > CACHE_BYTES
+                {
+                    expected[size] += 1;
                 }
                 list.pass(len);
                 at += len as u64;

@@ -88,7 +88,7 @@ impl MaxMatch {
         self.log.allocated_bytes() + self.table.allocated_bytes() + self.seen.allocated_bytes()
     }
 
-    /// What a larger cache would have found since this was last asked.
+    /// Repeats that a larger cache would have found since the last call.
     pub(crate) fn take_missed(&mut self) -> MissedRepeats {
         self.seen.take_missed()
     }

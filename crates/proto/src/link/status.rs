@@ -75,12 +75,12 @@ pub struct LaneStatus {
     pub received_bytes: u64,
 }
 
-/// What a link does with the data of its flows now.
+/// The treatment of flows by their link now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSetting {
-    /// Size of the cache of what this end sends, 0 without one.
+    /// Size of the cache of the direction that this end sends, 0 without one.
     pub sent_cache_bytes: u64,
-    /// The same for what it receives.
+    /// The same for the direction that it receives.
     pub received_cache_bytes: u64,
     /// Whether the other end heeds what this one predicts; `None` if this one has no history.
     pub offers_heeded: Option<bool>,
@@ -113,11 +113,11 @@ pub struct FlowStatus {
     pub received: LayerCounters,
     /// How its blocks were treated on the way in.
     pub received_class: TrafficClass,
-    /// What of it does not compress.
+    /// The part of it that does not compress.
     pub received_compressed: Compressed,
-    /// What of the bytes that this end sent does not compress.
+    /// The part of the bytes that this end sent that does not compress.
     pub sent_compressed: Compressed,
-    /// What this end would have found in a larger cache.
+    /// Repeats that this end would have found in a larger cache.
     pub missed: MissedRepeats,
     /// What this end's sending waited for.
     pub limited_by: LimitedBy,

@@ -102,7 +102,7 @@ pub(crate) struct Sent {
     pub(crate) at: Option<LogPosition>,
     /// Where the longest region's bytes lie.
     pub(crate) longest_source: Option<LogPosition>,
-    /// What a larger cache would have found.
+    /// Repeats that a larger cache would have found.
     pub(crate) missed: MissedRepeats,
 }
 
