@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
         return Err(UsageError(error).into());
     }
     let interrupt = Interrupt::listen()?;
-    let redundancy = pass(&arguments.inputs, Redundancy::default(), &interrupt)?;
+    let redundancy = pass(&arguments.inputs, Redundancy::default(), true, &interrupt)?;
     let values = redundancy.values();
     if values.is_empty() {
         bail!(
@@ -89,12 +89,12 @@ pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
             bytes(redundancy.bytes)
         );
     }
-    let trained = pass(&arguments.inputs, Trials::new(&values), &interrupt)?.finish();
+    let trained = pass(&arguments.inputs, Trials::new(&values), false, &interrupt)?.finish();
     let table = trained.table();
     let test = match arguments.test.is_empty() {
         true => None,
         false => {
-            let tested = pass(&arguments.test, Trials::new(&table), &interrupt)?.finish();
+            let tested = pass(&arguments.test, Trials::new(&table), true, &interrupt)?.finish();
             Some(Tested {
                 bytes: tested.bytes,
                 saved_bytes: tested.steps.last().map_or(0, |&(_, saved)| saved),
@@ -138,8 +138,13 @@ fn file(trained: &Trained) -> String {
     )
 }
 
-/// Gives all content of the inputs to `taker`.
-fn pass<T: Content>(inputs: &[PathBuf], mut taker: T, interrupt: &Interrupt) -> anyhow::Result<T> {
+/// Gives all content of the inputs to `taker`. A second pass repeats no warnings.
+fn pass<T: Content>(
+    inputs: &[PathBuf],
+    mut taker: T,
+    warns: bool,
+    interrupt: &Interrupt,
+) -> anyhow::Result<T> {
     let bar = progress::of_bytes(expected_bytes(inputs));
     let mut clock = Clock::default();
     for input in inputs {
@@ -158,6 +163,7 @@ fn pass<T: Content>(inputs: &[PathBuf], mut taker: T, interrupt: &Interrupt) -> 
         interrupt.check()?;
         match ended {
             Ok(Ended::Whole | Ended::Stopped) => {}
+            Ok(Ended::Cut | Ended::Damaged) if !warns => {}
             Ok(Ended::Cut | Ended::Damaged) => bar.suspend(|| {
                 warn(format_args!(
                     "{} is damaged or truncated: only the packets before that were read",
