@@ -1,5 +1,7 @@
 //! Gateways on this machine: found by their local sockets, asked for their status.
 
+mod admin;
+
 use std::{
     fmt, io,
     path::{Path, PathBuf},
@@ -24,6 +26,7 @@ use refrain_http_ranges::{ConnectionError, Host, ProxyChoice, RemoteError, Remot
 use tokio::{net::UnixStream, time::timeout};
 
 use crate::{stderr::warn, usage::UsageError};
+pub(crate) use admin::AdminArguments;
 
 /// Where gateways serve their admin pages in the README and the examples.
 const USUAL_ADDRESSES: [&str; 2] = ["127.0.0.1:9001", "127.0.0.1:9002"];
@@ -273,41 +276,6 @@ pub(crate) fn read_token(path: &Path) -> anyhow::Result<String> {
     let checked = token.parse::<AdminToken>();
     checked.with_context(|| format!("\"{}\" has no admin token", path.display()))?;
     Ok(token.to_owned())
-}
-
-/// The gateway that a command asks.
-#[derive(clap::Args, Clone)]
-pub(crate) struct AdminArguments {
-    /// Ask the gateway at this admin listener or local socket [default: the gateway on this machine]
-    #[arg(long, env = "REFRAIN_ADMIN", value_name = "[HOST:]PORT|SOCKET")]
-    admin: Option<Place>,
-    /// Read from this file the admin token of the gateway in --admin
-    #[arg(long, env = "REFRAIN_ADMIN_TOKEN_FILE", value_name = "FILE")]
-    admin_token_file: Option<PathBuf>,
-}
-
-impl AdminArguments {
-    /// Its status.
-    pub(crate) fn status(&self) -> anyhow::Result<Found> {
-        let Some(admin) = &self.admin else {
-            return only(find("--admin HOST:PORT")?);
-        };
-        Ok(ask(admin, self.token()?.as_deref())?)
-    }
-
-    /// A page of it.
-    pub(crate) fn page(&self, name: &str) -> anyhow::Result<(Place, String)> {
-        let place = match &self.admin {
-            Some(admin) => admin.clone(),
-            None => only(find("--admin HOST:PORT")?)?.place,
-        };
-        let page = page(&place, self.token()?.as_deref(), name);
-        Ok((place, page?))
-    }
-
-    fn token(&self) -> anyhow::Result<Option<String>> {
-        self.admin_token_file.as_deref().map(read_token).transpose()
-    }
 }
 
 /// Asks one gateway for its status.

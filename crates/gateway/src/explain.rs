@@ -285,7 +285,7 @@ impl Direction<'_> {
             }
             Kind::Evicted => {
                 let cache = decimal_bytes(self.cache_bytes);
-                let enough = found.sufficient_cache_bytes.map_or(0, |bytes| bytes);
+                let enough = found.sufficient_cache_bytes.unwrap_or(0);
                 let enough = decimal_bytes(enough);
                 let text = format!(
                     "seen before, but the cache of {cache} did not have it any more; {enough} would have been enough"

@@ -1,15 +1,15 @@
 //! Repeats of data that the cache has lost, found by samples.
 //!
 //! Of the windows at markers, one in 512 is remembered, chosen by its fingerprint: one in 16 KiB at p = 32. The list
-//! reaches back 16 times as far as the log. A sampled window that is known here and missing in the log is a repeat that a larger cache would have found.
-//! This is the estimate of a cache's miss curve by spatial sampling (Waldspurger et al., SHARDS, FAST 2015), for
-//! the misses alone. A fingerprint is weak: the counts are shown to users, and decide nothing.
+//! reaches back 16 times as far as the log. A sampled window that is known here and missing in the log is a repeat that
+//! a larger cache would have found. This is the estimate of a cache's miss curve by spatial sampling (Waldspurger et al.,
+//! SHARDS, FAST 2015), only for misses. A fingerprint is weak: the counts are shown to users, and decide nothing.
 
 use alloc::vec::Vec;
 
 use crate::{fingerprint::Fingerprint, geometry::CacheGeometry};
 
-/// Sizes of cache that are told apart: 1 MiB, 2 MiB, ... 4 GiB.
+/// Sizes of cache with a count of their own: 1 MiB, 2 MiB, ... 4 GiB.
 const SIZES: usize = 13;
 
 /// The bits of a fingerprint that are 0 in a sample. They are the same for all periods, so that a window that was
@@ -72,7 +72,8 @@ impl MissedRepeats {
             kept += u64::from(count);
             kept * 10 >= missed * 9
         });
-        size.filter(|_| missed > 0).map(|size| 1 << (20 + size))
+        size.filter(|_| missed > 0)
+            .map(|size| size_bytes(size) as u64)
     }
 }
 
@@ -118,8 +119,7 @@ impl SeenWindows {
         fingerprint.0 & SAMPLE_MASK == 0
     }
 
-    /// Remembers a sample at `index` of the present block. A sample that was looked up and is not in the log
-    /// `is_missing`.
+    /// Remembers a sample at `index` of the present block, and counts it by the answer of its look-up.
     #[cold]
     pub(crate) fn see(&mut self, fingerprint: Fingerprint, index: usize, lookup: Lookup) {
         let now = ((self.at + index as u64) >> UNIT_SHIFT) as u32;

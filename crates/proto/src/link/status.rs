@@ -82,7 +82,7 @@ pub struct LinkSetting {
     pub sent_cache_bytes: u64,
     /// The same for the direction that it receives.
     pub received_cache_bytes: u64,
-    /// Whether the other end heeds what this one predicts; `None` if this one has no history.
+    /// Whether the other end uses predictions of this one; `None` if this one has no history.
     pub offers_heeded: Option<bool>,
     /// Present effort of this end's sender.
     pub effort: Effort,
