@@ -3,6 +3,7 @@
 mod html;
 mod objects;
 mod report;
+mod requests;
 mod text;
 
 use std::{
@@ -25,13 +26,13 @@ use refrain_analysis::{
 use refrain_capture::{CaptureError, Ended, Fragments, Layer, Limits, Streams, Time, read_packets};
 use refrain_gateway::{
     intercept::server_name::{Search, search},
-    units::ByteSize,
+    units::{BitRate, ByteSize},
 };
 use report::{Packets, Report, Seen};
 
 use crate::{
     bounded,
-    cost::Prices,
+    cost::{Prices, parse_output},
     interrupt::Interrupt,
     progress,
     standard_io::{self, EndableInput, is_standard},
@@ -45,6 +46,7 @@ Examples:
   refrain analyze office.pcap
   refrain analyze monday.pcapng tuesday.pcapng --html report.html
   tcpdump -w - port 80 | refrain analyze -
+  refrain analyze --requests access.log
   refrain analyze --objects releases/";
 
 const AFTER_LONG_HELP: &str = "\
@@ -57,7 +59,7 @@ standard input may be ended by Ctrl-C: the exit code is 0 then.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{AFTER_LONG_HELP}"))]
 pub(crate) struct AnalyzeArguments {
-    /// Read these captures (with --objects, files and directories); - is standard input
+    /// Read these captures (with --requests, logs; with --objects, files and directories); - is standard input
     ///
     /// Several files are one capture, in this order: data of the first file can repeat in the second.
     #[arg(value_name = "FILE", required_unless_present = "list_columns")]
@@ -78,8 +80,24 @@ pub(crate) struct AnalyzeArguments {
     /// The report shows how much of each file is in earlier files, for chunks of 1 KiB to 64 KiB. FILE can be, for example,
     /// a directory of releases, of the months of a mailbox, or of images. Files are compared in the order of their names.
     /// Each is read 21 times.
-    #[arg(long, conflicts_with_all = ["columns", "each", "html", "threads"])]
+    #[arg(long, conflicts_with_all = ["columns", "each", "threads", "traffic"])]
     objects: bool,
+    /// Read logs of requests instead of captures: how much of their content was transferred before
+    ///
+    /// FILE can be an access log of nginx or Apache (common or combined format), or of Squid. It can also be the UMass
+    /// trace of YouTube requests. It may be compressed by gzip or zstd. The same name means the same content.
+    #[arg(long, conflicts_with_all = ["objects", "columns", "each", "threads", "traffic"])]
+    requests: bool,
+    /// Set the rate at which one server uses all of its CPU, for the number of servers of --requests
+    #[arg(
+        long,
+        value_name = "RATE",
+        value_parser = parse_output,
+        allow_hyphen_values = true,
+        requires = "requests",
+        default_value = "350Mbit"
+    )]
+    server_output: BitRate,
     /// Replace addresses, server names and file names by numbers
     #[arg(long)]
     anonymize: bool,
@@ -114,12 +132,15 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     if arguments.objects {
         return compare(arguments);
     }
-    let kinds = arguments.kinds().map_err(UsageError)?;
     let standard = arguments.captures.iter().filter(|path| is_standard(path));
     if standard.count() > 1 {
         let error = anyhow::anyhow!("standard input can be read only once: give - only once");
         return Err(UsageError(error).into());
     }
+    if arguments.requests {
+        return follow(arguments);
+    }
+    let kinds = arguments.kinds().map_err(UsageError)?;
     let interrupt = Interrupt::listen()?;
     let whole = [&arguments.captures[..]];
     let each: Vec<&[PathBuf]> = arguments.captures.chunks(1).collect();
@@ -132,11 +153,7 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     for (nth, part) in parts.iter().enumerate() {
         let report = analyze(arguments, part, &kinds, &interrupt)?;
         unread += report.unread_captures;
-        if let Some(path) = &arguments.html {
-            let page = html::page(&report);
-            fs::write(path, page)
-                .with_context(|| format!("cannot write \"{}\"", printable_path(path)))?;
-        }
+        arguments.write_page(|| html::page(&report))?;
         if nth > 0 && !arguments.json {
             println!();
         }
@@ -169,6 +186,7 @@ fn compare(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     if arguments.anonymize {
         report.anonymize();
     }
+    arguments.write_page(|| report.page())?;
     crate::report::to_stdout(arguments.json, &report, |out| {
         report.print(arguments.verbose, out)
     })?;
@@ -181,7 +199,42 @@ fn compare(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Reads logs of requests.
+fn follow(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
+    let interrupt = Interrupt::listen()?;
+    let mut report = requests::analyze(arguments, &interrupt)?;
+    if arguments.anonymize {
+        report.anonymize();
+    }
+    arguments.write_page(|| report.page())?;
+    crate::report::to_stdout(arguments.json, &report, |out| report.print(out))?;
+    // A live log is ended by it.
+    if !arguments
+        .captures
+        .last()
+        .is_some_and(|path| is_standard(path))
+    {
+        interrupt.check()?;
+    }
+    let unread = report.unread_traces();
+    ensure!(
+        unread == 0,
+        "{} not read to the end, so the report is incomplete",
+        count(unread, "log was", "logs were")
+    );
+    Ok(())
+}
+
 impl AnalyzeArguments {
+    /// Writes the web page to the file of --html.
+    fn write_page(&self, page: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let Some(path) = &self.html else {
+            return Ok(());
+        };
+        fs::write(path, page())
+            .with_context(|| format!("cannot write \"{}\"", printable_path(path)))
+    }
+
     fn kinds(&self) -> anyhow::Result<Vec<Kind>> {
         let all = columns::ALL.iter();
         if self.columns.is_empty() {
@@ -310,15 +363,19 @@ pub(crate) fn read(
     interrupt: &Interrupt,
     take: &mut dyn FnMut(&refrain_capture::Packet<'_>, &mut Fragments),
 ) -> Result<Ended, CaptureError> {
-    let input = match is_standard(capture) {
-        true => EndableInput::standard(interrupt)?,
-        false => EndableInput::open(capture, interrupt)?,
-    };
+    let input = open(capture, interrupt)?;
     let mut fragments = Fragments::default();
     read_packets(Counted { input, bar }, |packet| {
         take(&packet, &mut fragments);
         interrupt.flow()
     })
+}
+
+fn open(path: &Path, interrupt: &Interrupt) -> io::Result<EndableInput> {
+    match is_standard(path) {
+        true => EndableInput::standard(interrupt),
+        false => EndableInput::open(path, interrupt),
+    }
 }
 
 /// A reader that moves the bar.

@@ -17,7 +17,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+pub(crate) use given::parse_output;
 pub(crate) use model::Bill;
+pub(crate) use paper::{RECEIVER, SENDER, TRAFFIC_SHARE};
 pub(crate) use prices::Prices;
 
 use anyhow::{Context, anyhow, ensure};

@@ -155,6 +155,16 @@ pub(crate) fn age(seconds: f64) -> String {
     }
 }
 
+/// The same without a second unit of zero.
+pub(crate) fn round_age(seconds: u64) -> String {
+    let text = age(seconds as f64);
+    let end = text.rsplitn(3, ' ').nth(2);
+    match (text.rsplit(' ').nth(1), end) {
+        (Some("0"), Some(first)) => first.to_owned(),
+        _ => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +179,21 @@ mod tests {
             String::from_utf8(out).expect("text"),
             "a    long  words\nxyz     1  so\n"
         );
+    }
+
+    #[test]
+    fn round_ages_have_one_unit() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (10, "10 s"),
+            (600, "10 min"),
+            (610, "10 min 10 s"),
+            (3_600, "1 h"),
+            (86_400 * 70, "70 d"),
+            (86_400 + 36_000, "1 d 10 h"),
+        ] {
+            assert_eq!(round_age(seconds), text);
+        }
     }
 
     #[test]

@@ -1,23 +1,22 @@
 //! The report as one web page: no script, nothing that it would load, light and dark.
 
+mod page;
 mod plot;
-
-use std::fmt::Write;
 
 use super::{
     report::{Quantiles, Report, Row},
     text::{binary, name},
 };
-use crate::table::{age, bytes, count, percent};
-use plot::{Series, lines};
+use crate::table::{age, bytes, count, percent, round_age};
+pub(super) use page::Page;
+pub(super) use page::escaped;
+pub(super) use plot::Series;
 
 /// Rows of sites and of pairs of machines.
 const ROWS: usize = 20;
 
 /// Protocols with a line of their own.
 const PROTOCOLS: usize = 6;
-
-const STYLE: &str = include_str!("html/style.css");
 
 /// All of it.
 pub(super) fn page(report: &Report) -> String {
@@ -36,78 +35,10 @@ pub(super) fn page(report: &Report) -> String {
         page.month(report);
     }
     page.method(report);
-    let links = page
-        .links
-        .iter()
-        .map(|(id, title)| format!("<a href=\"#{id}\">{title}</a> "));
-    let links: String = links.collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>refrain analyze</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <header><h1>Repeated data in this traffic</h1>\n<nav aria-label=\"Sections\">{links}</nav></header>\n\
-         <main>\n{}</main>\n</body>\n</html>\n",
-        page.body
-    )
-}
-
-#[derive(Default)]
-struct Page {
-    body: String,
-    links: Vec<(&'static str, &'static str)>,
-}
-
-/// Names in a capture come from anyone, so they are never markup.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            _ => out.push(char),
-        }
-    }
-    out
+    page.finish("refrain analyze", "Repeated data in this traffic")
 }
 
 impl Page {
-    fn add(&mut self, html: &str) {
-        self.body += html;
-        self.body.push('\n');
-    }
-
-    fn section(&mut self, id: &'static str, title: &'static str) {
-        self.links.push((id, title));
-        self.add(&format!("<h2 id=\"{id}\">{title}</h2>"));
-    }
-
-    /// A table whose first cell of each row is its head.
-    fn table(&mut self, caption: &str, heads: &[&str], rows: &[Vec<String>]) {
-        let mut html =
-            format!("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">");
-        html += &format!("<table><caption>{caption}</caption><thead><tr>");
-        for head in heads {
-            let _ = write!(html, "<th scope=\"col\">{}</th>", escaped(head));
-        }
-        html += "</tr></thead><tbody>\n";
-        for row in rows {
-            html += "<tr>";
-            for (nth, cell) in row.iter().enumerate() {
-                let _ = match nth {
-                    0 => write!(html, "<th scope=\"row\">{cell}</th>"),
-                    _ => write!(html, "<td>{cell}</td>"),
-                };
-            }
-            html += "</tr>\n";
-        }
-        html += "</tbody></table></div>";
-        self.add(&html);
-    }
-
     fn summary(&mut self, report: &Report) {
         let all = report.payload_bytes as f64;
         let best = report
@@ -136,24 +67,16 @@ impl Page {
         if let Some(dense) = report.compressed_bytes {
             facts.push((percent(dense as f64, all), "compressed already".to_owned()));
         }
-        let facts = facts.iter().map(|(figure, text)| {
-            format!("<div><dd>{figure}</dd><dt>{}</dt></div>", escaped(text))
-        });
-        let facts: String = facts.collect();
-        self.add(&format!("<dl class=\"facts\">{facts}</dl>"));
-        let names: Vec<String> = report.captures.iter().map(|name| escaped(name)).collect();
-        self.add(&format!(
-            "<p class=\"note\">Captures: {}</p>",
-            names.join(", ")
-        ));
+        self.facts(&facts);
+        self.note(&format!("Captures: {}", report.captures.join(", ")));
         if report.missed_bytes > 0 {
             let missed = bytes(report.missed_bytes);
-            self.add(&format!(
-                "<p class=\"note\">The captures lack {missed} of the connections' data.</p>"
+            self.note(&format!(
+                "The captures lack {missed} of the connections' data."
             ));
         }
         if report.unread_captures > 0 || report.is_cut_short {
-            self.add("<p class=\"note\">Not all of the captures was read.</p>");
+            self.note("Not all of the captures was read.");
         }
     }
 
@@ -212,33 +135,12 @@ impl Page {
             });
         }
         self.plot(
-            "Saved bytes by cache size, in percent",
+            "Saved bytes by cache size",
+            "%",
             "cache per pair and direction",
             &places,
             &series,
         );
-    }
-
-    /// A plot, and its figures as a table.
-    fn plot(&mut self, title: &str, across: &str, places: &[String], series: &[Series]) {
-        let svg = lines(title, across, places, series);
-        self.add(&format!(
-            "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Plot\">{svg}</div>"
-        ));
-        let heads: Vec<&str> = [across]
-            .into_iter()
-            .chain(series.iter().map(|it| &*it.name))
-            .collect();
-        let rows = places.iter().enumerate().map(|(nth, place)| {
-            let values = series
-                .iter()
-                .map(|series| format!("{:.1}", series.values[nth]));
-            [escaped(place)].into_iter().chain(values).collect()
-        });
-        let rows: Vec<Vec<String>> = rows.collect();
-        self.add("<details><summary>Figures of the plot</summary>");
-        self.table(title, &heads, &rows);
-        self.add("</details>");
     }
 
     fn rows(&mut self, report: &Report, id: &'static str, title: &'static str, rows: &[Row]) {
@@ -271,7 +173,7 @@ impl Page {
         self.table(&format!("{title}: bytes and savings"), &heads, &shown);
         if rows.len() > ROWS {
             let more = count((rows.len() - ROWS) as u64, "more row is", "more rows are");
-            self.add(&format!("<p class=\"note\">{more} in the JSON.</p>"));
+            self.note(&format!("{more} in the JSON."));
         }
     }
 
@@ -326,7 +228,8 @@ impl Page {
         let values = cumulative(&matches.by_age);
         let name = "repeated bytes".to_owned();
         self.plot(
-            "Repeated bytes by age, in percent",
+            "Repeated bytes by age",
+            "%",
             "age at most",
             &places,
             &[Series { name, values }],
@@ -372,8 +275,14 @@ impl Page {
         );
         let (places, values) = (ages(report), cumulative(&chains.by_age));
         let name = "repeated bytes".to_owned();
-        let title = "Bytes of repeated chunks by age, in percent";
-        self.plot(title, "age at most", &places, &[Series { name, values }]);
+        let title = "Bytes of repeated chunks by age";
+        self.plot(
+            title,
+            "%",
+            "age at most",
+            &places,
+            &[Series { name, values }],
+        );
     }
 
     fn memory(&mut self, report: &Report) {
@@ -430,7 +339,7 @@ impl Page {
             &rows,
         );
         if month.is_scaled && report.capture_seconds < 86_400.0 {
-            self.add("<p class=\"note\">The capture is shorter than a day, so figures per month are a guess.</p>");
+            self.note("The capture is shorter than a day, so figures per month are a guess.");
         }
     }
 
@@ -445,23 +354,19 @@ impl Page {
             .map(|column| vec![escaped(column.title), escaped(column.source)])
             .collect();
         self.table("Columns and their sources", &["column", "source"], &rows);
-        self.add(&format!(
-            "<p class=\"note\">refrain {}</p>",
-            env!("CARGO_PKG_VERSION")
-        ));
     }
 }
 
 fn ages(report: &Report) -> Vec<String> {
     let limits = report.age_limits_seconds.iter();
     limits
-        .map(|limit| age(*limit as f64))
+        .map(|limit| round_age(*limit))
         .chain(["more".to_owned()])
         .collect()
 }
 
 /// Shares up to each place, in percent.
-fn cumulative(counts: &[u64]) -> Vec<f64> {
+pub(super) fn cumulative(counts: &[u64]) -> Vec<f64> {
     let all: u64 = counts.iter().sum();
     let mut sum = 0;
     let shares = counts.iter().map(|count| {

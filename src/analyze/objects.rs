@@ -18,6 +18,7 @@ use refrain_bulk::{
 use refrain_codec::chunk::chunking::{Chunking, ChunkingMethod};
 use serde::Serialize;
 
+use super::html::{Page, Series, escaped};
 use crate::{
     interrupt::Interrupt,
     progress,
@@ -330,6 +331,71 @@ impl Report {
             )?;
         }
         Ok(())
+    }
+
+    /// The report as a web page.
+    pub(super) fn page(&self) -> String {
+        let mut page = Page::default();
+        page.facts(&[
+            (self.files.to_string(), "files".to_owned()),
+            (bytes(self.bytes), "content".to_owned()),
+        ]);
+        if self.unread_files > 0 {
+            page.note("Not all of the files was read.");
+        }
+        page.section("sizes", "Overlap by chunk size");
+        page.text("Bytes of chunks that were there before (CZIP, Figures 5 to 7).");
+        self.plot(&mut page, "In any file", |overlap| overlap.repeated_bytes);
+        self.plot(&mut page, "In the file before", |overlap| {
+            overlap.previous_bytes
+        });
+        page.section("files", "Overlap by file");
+        page.text("PACK's chunks of 8 KiB (PACK, Figure 5). The table has the names of the files.");
+        let places: Vec<String> = (1..=self.each.len()).map(|nth| nth.to_string()).collect();
+        let share = |part: u64, object: &Object| 100.0 * part as f64 / object.bytes.max(1) as f64;
+        let any = self.each.iter().map(|it| share(it.repeated_bytes, it));
+        let before = self.each.iter().map(|it| share(it.previous_bytes, it));
+        let series = [
+            ("in any file", any.collect()),
+            ("in the file before", before.collect()),
+        ];
+        let series = series.map(|(name, values)| Series {
+            name: name.to_owned(),
+            values,
+        });
+        page.plot("Repeated bytes", "%", "file", &places, &series);
+        let rows = self.each.iter().map(|object| {
+            let share = |part: u64| percent(part as f64, object.bytes as f64);
+            vec![
+                escaped(&object.path),
+                bytes(object.bytes),
+                share(object.repeated_bytes),
+                share(object.previous_bytes),
+            ]
+        });
+        let rows: Vec<_> = rows.collect();
+        let heads = ["file", "bytes", "in any file", "in the file before"];
+        page.table("Files and their overlap", &heads, &rows);
+        page.finish("refrain analyze --objects", "Repeats in these files")
+    }
+
+    fn plot(&self, page: &mut Page, title: &str, of: impl Fn(&Overlap) -> u64) {
+        let sizes = self.chunk_sizes.iter();
+        let places = sizes.map(|row| format!("{} KiB", row.chunk_bytes >> 10));
+        let places: Vec<String> = places.collect();
+        let series = |name: &str, overlap: fn(&Row) -> &Overlap| {
+            let share = |row| 100.0 * of(overlap(row)) as f64 / self.bytes.max(1) as f64;
+            Series {
+                name: name.to_owned(),
+                values: self.chunk_sizes.iter().map(share).collect(),
+            }
+        };
+        let series = [
+            series("PACK", |row| &row.pack),
+            series("MODP", |row| &row.modp),
+            series("fixed", |row| &row.fixed),
+        ];
+        page.plot(title, "%", "chunk size", &places, &series);
     }
 
     fn table(&self, of: impl Fn(&Overlap) -> u64) -> Table {

@@ -76,7 +76,7 @@ pub(super) fn parse_traffic(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-fn parse_output(text: &str) -> Result<BitRate, String> {
+pub(crate) fn parse_output(text: &str) -> Result<BitRate, String> {
     match text.parse::<BitRate>() {
         Ok(BitRate(0)) => Err("must be greater than zero".to_owned()),
         Ok(rate) => Ok(rate),

@@ -24,7 +24,7 @@ pub(super) struct Service {
 
 /// What one way of elimination saves, and what it asks of the servers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Driven {
+pub(crate) struct Driven {
     /// Share of the traffic that it keeps off the wire, 0 to 1.
     pub share: f64,
     /// Server-hours that it adds, as a share of those without it; not below −1.

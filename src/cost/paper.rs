@@ -8,16 +8,19 @@ use super::model::{Driven, SHARE_MIN};
 pub(super) const SERVER_OUTPUT_BITS_PER_S: f64 = 350e6;
 
 /// Table 3, "PACK": 30 % less traffic, 6.1 % more server-hours.
-pub(super) const RECEIVER: Driven = Driven {
+pub(crate) const RECEIVER: Driven = Driven {
     share: 0.30,
     load: 0.061,
 };
 
 /// Table 3, "Server-based": 32 % less traffic, 19.0 % more server-hours.
-pub(super) const SENDER: Driven = Driven {
+pub(crate) const SENDER: Driven = Driven {
     share: 0.32,
     load: 0.190,
 };
+
+/// Section 5.3: traffic to server-hours are 7 : 3 of the cost without elimination.
+pub(crate) const TRAFFIC_SHARE: f64 = 0.7;
 
 /// The load of a receiver-driven sender at `share`: Table 3's, in proportion.
 pub(super) fn receiver_load(share: f64) -> f64 {
@@ -40,9 +43,6 @@ mod tests {
 
     /// Table 3, "No TRE": traffic volume.
     const TRAFFIC_GB: f64 = 9100.0;
-
-    /// Section 5.3: traffic to server-hours are 7 : 3 of the cost without elimination.
-    const TRAFFIC_SHARE: f64 = 0.7;
 
     /// The share of traffic with which both printed totals come out of the printed inputs. 7 : 3 is
     /// rounded as well, it seems.

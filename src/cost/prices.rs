@@ -31,6 +31,12 @@ impl Prices {
         self.traffic.map(|size| size.0 as f64 / 1e9)
     }
 
+    /// The price of this traffic and of these server-hours, if both prices are given.
+    pub(crate) fn cost(&self, bytes: u64, server_hours: f64) -> Option<f64> {
+        let traffic = self.price_gb? * bytes as f64 / 1e9;
+        Some(traffic + self.price_hour? * server_hours)
+    }
+
     /// A month's bill if this share of the traffic is saved, and each GB of it takes so many CPU seconds.
     pub(crate) fn bill(&self, traffic_gb: f64, share: f64, cpu_s_per_gb: f64) -> Bill {
         let gb_per_hour = gb_per_hour(paper::SERVER_OUTPUT_BITS_PER_S);

@@ -6,6 +6,7 @@ mod damaged;
 mod objects;
 mod packets;
 mod pages;
+mod requests;
 mod train;
 
 use std::{

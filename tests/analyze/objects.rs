@@ -77,6 +77,13 @@ fn overlap_is_counted_by_chunk_size_and_by_file() {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
     assert!(!text.contains(folder), "{text}");
+
+    let page = TempDir::new().expect("a folder");
+    let path = page.path().join("report.html").display().to_string();
+    refrain(&["analyze", "--objects", folder, "--html", &path]);
+    let page = fs::read_to_string(&path).expect("a page");
+    assert_eq!(page.matches("<svg").count(), 3);
+    assert!(page.contains("/d</th>") && !page.contains("http://"));
 }
 
 #[test]
@@ -87,7 +94,6 @@ fn files_that_cannot_be_compared_are_named() {
         (&["--objects", "-"][..], 2, "standard input"),
         (&["--objects", &empty], 1, "no content to compare"),
         (&["--objects", "/nowhere"], 1, "/nowhere"),
-        (&["--objects", &empty, "--html", "x"], 2, "--html"),
         (&["--objects"], 2, "FILE"),
     ] {
         let (got, error) = refrain_fails(&[&["analyze"], arguments].concat());

@@ -18,6 +18,7 @@ use crate::{
 };
 use engine::Engine;
 use inflated::Inflated;
+pub use inflated::Stream as InflatedStream;
 pub(crate) use repeats::regions;
 
 /// One way to remove repeats, with the data that it has seen.

@@ -92,7 +92,7 @@ pub const AGES: [u64; 7] = [1, 10, 60, 600, 3_600, 86_400, 604_800];
 /// Counts by [`AGES`].
 pub type ByAge = [u64; AGES.len() + 1];
 
-fn age_index(nanos: u64) -> usize {
+pub(crate) fn age_index(nanos: u64) -> usize {
     let seconds = Duration::from_nanos(nanos).as_secs();
     AGES.partition_point(|age| *age <= seconds)
 }

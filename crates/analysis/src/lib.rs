@@ -12,5 +12,6 @@ pub mod blocks;
 pub mod columns;
 pub mod details;
 pub mod protocol;
+pub mod requests;
 pub mod run;
 pub mod train;

@@ -14,7 +14,7 @@ mod packets;
 mod streams;
 
 pub use layers::{Fragments, Layer, Segment};
-pub use packets::{CaptureError, Ended, Packet, read_packets};
+pub use packets::{CaptureError, Ended, Packet, decompressed, read_packets};
 pub use streams::{Direction, Flow, FlowNumber, Limits, Sink, StreamCounts, Streams};
 
 /// Nanoseconds since 1970, as the capture says.

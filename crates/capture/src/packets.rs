@@ -116,7 +116,13 @@ impl<R: Read> Read for Noting<'_, R> {
     }
 }
 
-fn decompressed<'r>(mut reader: impl Read + Send + 'r) -> io::Result<Box<dyn Read + Send + 'r>> {
+/// The content of a file that may be compressed by gzip or zstd, by its first bytes.
+///
+/// # Errors
+/// If reading fails. A compressed file that is truncated fails with [`io::ErrorKind::UnexpectedEof`].
+pub fn decompressed<'r>(
+    mut reader: impl Read + Send + 'r,
+) -> io::Result<Box<dyn Read + Send + 'r>> {
     let mut first = Vec::new();
     reader.by_ref().take(4).read_to_end(&mut first)?;
     let is = |magic: &[u8]| first.starts_with(magic);

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::escaped;
+use super::page::escaped;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 360.0;
@@ -20,30 +20,37 @@ const COLORS: usize = 7;
 /// Between the names of two lines at least.
 const NAME_HEIGHT: f64 = 16.0;
 
-/// A line: a value for each place, in percent.
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) values: Vec<f64>,
+/// A line: a value for each place.
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) values: Vec<f64>,
 }
 
 /// Draws them.
-pub(super) fn lines(title: &str, across: &str, places: &[String], series: &[Series]) -> String {
+pub(super) fn lines(
+    title: &str,
+    unit: &str,
+    across: &str,
+    places: &[String],
+    series: &[Series],
+) -> String {
     let most = series
         .iter()
         .flat_map(|series| &series.values)
         .copied()
         .fold(1.0, f64::max);
-    let step = [1.0, 2.0, 5.0, 10.0, 20.0, 25.0]
-        .into_iter()
-        .find(|step| step * 5.0 >= most);
-    let step = step.unwrap_or(20.0);
+    // 1, 2, 5, 10, 20 and so on: the first with which five lines are enough.
+    let power = 10_f64.powf((most / 5.0).log10().floor()).max(1.0);
+    let steps = [1.0, 2.0, 5.0].map(|step| step * power);
+    let step = steps.into_iter().find(|step| step * 5.0 >= most);
+    let step = step.unwrap_or(10.0 * power);
     let top = (most / step).ceil() * step;
     let x =
         |nth: usize| LEFT + (WIDTH - LEFT - RIGHT) * nth as f64 / (places.len().max(2) - 1) as f64;
     let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value.max(0.0) / top;
     let ends = series.iter().map(|series| {
         let last = series.values.last().copied().unwrap_or_default();
-        format!("{} {last:.1} %", series.name)
+        format!("{} {last:.1} {unit}", series.name)
     });
     let label = format!(
         "{title}. At the right end: {}",

@@ -29,7 +29,7 @@ pub(super) struct Inflated {
 }
 
 /// A direction of a connection.
-struct Stream {
+pub struct Stream {
     part: Part,
     content: Content,
 }
@@ -70,13 +70,7 @@ impl Column for Inflated {
                 let stream = self
                     .streams
                     .entry((flow.number, direction))
-                    .or_insert_with(|| Stream {
-                        part: match flow.protocol {
-                            Protocol::Http => Part::Head(Vec::new()),
-                            _ => Part::Rest,
-                        },
-                        content: Content::default(),
-                    });
+                    .or_insert_with(|| Stream::new(flow.protocol == Protocol::Http));
                 let (engine, out) = (&mut self.engine, &mut self.out);
                 let mut flush = |out: &mut Vec<u8>| {
                     engine.step(Step::Bytes {
@@ -109,8 +103,20 @@ impl Column for Inflated {
 }
 
 impl Stream {
+    /// Nothing came so far. `is_http` tells whether heads of HTTP/1.1 precede its content.
+    #[must_use]
+    pub fn new(is_http: bool) -> Self {
+        Self {
+            part: match is_http {
+                true => Part::Head(Vec::new()),
+                false => Part::Rest,
+            },
+            content: Content::default(),
+        }
+    }
+
     /// Gives the bytes to `give`, inflated where they can be.
-    fn take(&mut self, mut bytes: &[u8], give: &mut dyn FnMut(&[u8])) {
+    pub fn take(&mut self, mut bytes: &[u8], give: &mut dyn FnMut(&[u8])) {
         while !bytes.is_empty() {
             bytes = match &mut self.part {
                 Part::Rest => {
@@ -139,7 +145,7 @@ impl Stream {
                 Part::Head(head) => {
                     let before = head.len();
                     head.extend_from_slice(bytes);
-                    let Some(end) = find(head, b"\r\n\r\n") else {
+                    let Some(end) = find(head, before, b"\r\n\r\n") else {
                         if head.len() > HEAD_BYTES_MAX {
                             self.part = Part::Rest;
                             self.content = Content::plain();
@@ -160,7 +166,8 @@ impl Stream {
                     line.extend_from_slice(bytes);
                     // The line end of the chunk before comes first.
                     let from = if line.starts_with(b"\r\n") { 2 } else { 0 };
-                    let Some(end) = find(&line[from..], b"\r\n") else {
+                    let Some(end) = find(&line[from..], before.saturating_sub(from), b"\r\n")
+                    else {
                         if line.len() > HEAD_BYTES_MAX {
                             self.part = Part::Rest;
                             self.content = Content::plain();
@@ -193,12 +200,12 @@ impl Stream {
     }
 }
 
-/// The place after the first `end`.
-fn find(bytes: &[u8], end: &[u8]) -> Option<usize> {
-    bytes
-        .windows(end.len())
-        .position(|window| window == end)
-        .map(|at| at + end.len())
+/// The place after the first `end`. The first `seen` bytes have none.
+fn find(bytes: &[u8], seen: usize, end: &[u8]) -> Option<usize> {
+    let from = (seen + 1).saturating_sub(end.len());
+    let mut windows = bytes[from.min(bytes.len())..].windows(end.len());
+    let at = windows.position(|window| window == end)?;
+    Some(from + at + end.len())
 }
 
 /// The part after the head of a message.
@@ -242,10 +249,7 @@ mod tests {
     }
 
     fn inflated(parts: &[&[u8]]) -> Vec<u8> {
-        let mut stream = Stream {
-            part: Part::Head(Vec::new()),
-            content: Content::default(),
-        };
+        let mut stream = Stream::new(true);
         let mut out = Vec::new();
         for part in parts {
             stream.take(part, &mut |bytes| out.extend_from_slice(bytes));
