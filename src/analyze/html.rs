@@ -1,5 +1,6 @@
 //! The report as one web page: no script, nothing that it would load, light and dark.
 
+mod escape;
 mod page;
 mod plot;
 
@@ -8,8 +9,8 @@ use super::{
     text::{binary, name},
 };
 use crate::table::{age, bytes, count, percent, round_age};
+pub(super) use escape::escaped;
 pub(super) use page::Page;
-pub(super) use page::escaped;
 pub(super) use plot::Series;
 
 /// Rows of sites and of pairs of machines.

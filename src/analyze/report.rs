@@ -102,6 +102,8 @@ pub(super) struct Report {
     /// Packets whose sequence number fits no other of their connection.
     pub(super) misplaced_packets: u64,
     pub(super) seconds: f64,
+    /// The most memory of this process so far.
+    pub(super) peak_memory_bytes: Option<u64>,
     /// Bytes of TLS and SSH.
     pub(super) encrypted_bytes: u64,
     /// Other bytes that zstd shortens by less than 5 %.
@@ -304,6 +306,7 @@ impl Report {
             retransmitted_bytes: seen.counts.repeated_bytes,
             misplaced_packets: seen.counts.misplaced,
             seconds: seen.elapsed.as_secs_f64(),
+            peak_memory_bytes: crate::report::peak_memory_bytes(),
             encrypted_bytes: (0..groups.len())
                 .filter(|group| is_encrypted(*group))
                 .map(bytes_of)

@@ -1,7 +1,6 @@
 //! What `refrain bulk` found, as a table or as JSON.
 
 use std::{
-    fs,
     io::{self, Write},
     time::Duration,
 };
@@ -13,9 +12,6 @@ use serde::Serialize;
 
 use super::history::Kept;
 use crate::table::{Table, bytes, count, lines, percent, printable};
-
-/// Where the kernel says how much memory the process has had.
-const PROCESS_STATUS: &str = "/proc/self/status";
 
 /// What was found, and how fast.
 #[derive(Serialize)]
@@ -112,7 +108,7 @@ impl Report {
             gpu_failure: outcome.gpu_failure.as_ref().map(ToString::to_string),
             stages: outcome.stages.clone(),
             chunk_lengths: lengths(&found.histogram),
-            peak_memory_bytes: peak_memory_bytes(),
+            peak_memory_bytes: crate::report::peak_memory_bytes(),
             kept_seconds: kept_after.map(|after| after.as_secs_f64()),
             kept: kept.map(|store| KeptIn { store }),
         }
@@ -252,14 +248,4 @@ fn lengths(histogram: &Histogram) -> Vec<Lengths> {
         redundant_chunks,
     });
     lengths.filter(|lengths| lengths.chunks > 0).collect()
-}
-
-/// The most memory that this process has had.
-fn peak_memory_bytes() -> Option<u64> {
-    let status = fs::read_to_string(PROCESS_STATUS).ok()?;
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = peak.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
 }

@@ -78,6 +78,8 @@ pub struct Kind {
     pub source: &'static str,
     /// Whether it is estimated by default.
     pub is_default: bool,
+    /// Its share of the memory, beside those of other columns. 0 if its memory is fixed.
+    pub(crate) memory_share: u64,
     /// Makes one that has seen nothing, for so many bytes of memory.
     pub make: fn(u64) -> Box<dyn Column>,
 }
@@ -91,6 +93,7 @@ macro_rules! endre {
             title: $title,
             source: ENDRE,
             is_default: false,
+            memory_share: 1,
             make: |memory| {
                 let algorithm = MarkerAlgorithm::$algorithm;
                 Box::new(repeats::Repeats::max_match(algorithm, $period, memory))
@@ -106,6 +109,7 @@ pub const ALL: &[Kind] = &[
         title: "gzip",
         source: "EndRE, Table 4: each block separately",
         is_default: false,
+        memory_share: 0,
         make: |_| Box::new(compression::Compression::gzip()),
     },
     Kind {
@@ -113,6 +117,7 @@ pub const ALL: &[Kind] = &[
         title: "zstd",
         source: "each block separately, level 3",
         is_default: true,
+        memory_share: 0,
         make: |_| Box::new(compression::Compression::zstd()),
     },
     endre!("modp-32", "MODP, p = 32", Modp, 32),
@@ -135,6 +140,7 @@ pub const ALL: &[Kind] = &[
         title: "SAMPLEBYTE, p = 32",
         source: ENDRE,
         is_default: true,
+        memory_share: 1,
         make: |memory| Box::new(repeats::Repeats::samplebyte(memory)),
     },
     endre!("samplebyte-64", "SAMPLEBYTE, p = 64", SampleByte, 64),
@@ -146,6 +152,7 @@ pub const ALL: &[Kind] = &[
         title: "SAMPLEBYTE, 1 GiB",
         source: "the same with a cache of up to 1 GiB per pair of machines and direction, for EndRE's Figures 8 and 9",
         is_default: true,
+        memory_share: 32,
         make: |memory| Box::new(repeats::Repeats::unbounded(memory)),
     },
     Kind {
@@ -153,6 +160,7 @@ pub const ALL: &[Kind] = &[
         title: "SAMPLEBYTE by protocol",
         source: "EndRE, section 8.2: a cache of 10 MB for pairs that use HTTP, 4 MB with SMB, 1 MB for others",
         is_default: false,
+        memory_share: 1,
         make: |memory| Box::new(repeats::Repeats::by_protocol(memory)),
     },
     Kind {
@@ -160,6 +168,7 @@ pub const ALL: &[Kind] = &[
         title: "SAMPLEBYTE and zstd",
         source: "EndRE, Table 4 (with gzip there): the rest of each block after SAMPLEBYTE, p = 32, is compressed",
         is_default: false,
+        memory_share: 1,
         make: |memory| Box::new(repeats::Repeats::with_zstd(memory)),
     },
     Kind {
@@ -167,6 +176,7 @@ pub const ALL: &[Kind] = &[
         title: "Chunk-Match",
         source: "EndRE, Table 4: whole chunks of SAMPLEBYTE, p = 32",
         is_default: false,
+        memory_share: 1,
         make: |memory| Box::new(repeats::Repeats::chunk_match(memory)),
     },
     Kind {
@@ -174,6 +184,7 @@ pub const ALL: &[Kind] = &[
         title: "EndRE and DOT",
         source: "EndRE, Table 4: SAMPLEBYTE, p = 32, and chunks of 2 KiB that another pair of machines has had",
         is_default: false,
+        memory_share: 4,
         make: |memory| Box::new(repeats::Repeats::with_dot(memory)),
     },
     Kind {
@@ -181,6 +192,7 @@ pub const ALL: &[Kind] = &[
         title: "box at the IP layer",
         source: "EndRE, Table 4: MODP, p = 32, and one cache of up to 2 GB for all machines",
         is_default: false,
+        memory_share: 16,
         make: |memory| Box::new(shared::Middlebox::new(memory)),
     },
     Kind {
@@ -189,6 +201,7 @@ pub const ALL: &[Kind] = &[
         source: "PACK, section 5: chunks of 8 KiB that follow a chunk as they did before, in a store without a bound at \
                  each receiver",
         is_default: true,
+        memory_share: 8,
         make: |memory| Box::new(pack::Pack::new(u64::MAX, memory)),
     },
     Kind {
@@ -196,6 +209,7 @@ pub const ALL: &[Kind] = &[
         title: "PACK, 100 MB",
         source: "the same with a store of 100 MB at each receiver",
         is_default: false,
+        memory_share: 2,
         make: |memory| Box::new(pack::Pack::new(100_000_000, memory)),
     },
     Kind {
@@ -203,6 +217,7 @@ pub const ALL: &[Kind] = &[
         title: "refrain",
         source: "this program: one pair of gateways, a link of 100 Mbit/s and 10 ms, effort `auto`",
         is_default: true,
+        memory_share: 0,
         make: |_| Box::new(Engine::new(EffortMode::Auto)),
     },
     Kind {
@@ -210,6 +225,7 @@ pub const ALL: &[Kind] = &[
         title: "refrain, effort max",
         source: "the same with effort `max`",
         is_default: false,
+        memory_share: 0,
         make: |_| Box::new(Engine::new(EffortMode::Max)),
     },
     Kind {
@@ -217,6 +233,7 @@ pub const ALL: &[Kind] = &[
         title: "refrain, inflated (not built yet)",
         source: "an upper bound: the same engine over the content of gzip, zlib and zip",
         is_default: false,
+        memory_share: 0,
         make: |_| Box::new(Inflated::new()),
     },
 ];

@@ -85,14 +85,18 @@ impl Columns {
     #[must_use]
     pub fn start(kinds: &[Kind], threads: usize, memory_bytes: u64) -> Self {
         let threads = threads.clamp(1, kinds.len().max(1));
-        let each = memory_bytes / kinds.len().max(1) as u64;
-        let mut parts: Vec<Vec<(usize, Kind)>> = vec![Vec::new(); threads];
+        let shares: u64 = kinds.iter().map(|kind| kind.memory_share).sum();
+        let memory_of = |kind: &Kind| {
+            let bytes = u128::from(memory_bytes) * u128::from(kind.memory_share);
+            (bytes / u128::from(shares.max(1))) as u64
+        };
+        let mut parts: Vec<Vec<(usize, Kind, u64)>> = vec![Vec::new(); threads];
         for (nth, kind) in kinds.iter().enumerate() {
-            parts[nth % threads].push((nth, *kind));
+            parts[nth % threads].push((nth, *kind, memory_of(kind)));
         }
         let threads = parts.into_iter().map(|part| {
             let (batches, receiver) = sync_channel(BATCHES_MAX);
-            let thread = thread::spawn(move || work(&part, each, &receiver));
+            let thread = thread::spawn(move || work(&part, &receiver));
             Worker { batches, thread }
         });
         Self {
@@ -185,14 +189,10 @@ impl Steps for Columns {
     }
 }
 
-fn work(
-    kinds: &[(usize, Kind)],
-    memory: u64,
-    batches: &Receiver<Arc<Batch>>,
-) -> Vec<(usize, Finished)> {
+fn work(kinds: &[(usize, Kind, u64)], batches: &Receiver<Arc<Batch>>) -> Vec<(usize, Finished)> {
     let mut columns: Vec<(Box<dyn Column>, Duration)> = kinds
         .iter()
-        .map(|(_, kind)| ((kind.make)(memory), Duration::ZERO))
+        .map(|(_, kind, memory)| ((kind.make)(*memory), Duration::ZERO))
         .collect();
     for batch in batches {
         for (column, took) in &mut columns {
@@ -225,7 +225,7 @@ fn work(
     let finished = kinds
         .iter()
         .zip(columns)
-        .map(|((nth, kind), (column, took))| {
+        .map(|((nth, kind, _), (column, took))| {
             let began = cpu_time();
             let outcome = column.finish();
             let finished = Finished {

@@ -1,7 +1,10 @@
 //! `refrain analyze`: its columns over the captures at hand, and the checks of its estimates.
 
 mod captures;
+mod made;
+mod objects;
 mod replay;
+mod requests;
 mod training;
 mod tshark;
 
@@ -16,7 +19,10 @@ use refrain_capture::{Fragments, Layer, Limits, Sink, Streams, read_packets};
 
 use crate::chapters::{self, Chapter, Choice, FiguresFolder};
 use captures::Captures;
+use made::Made;
+use objects::Objects;
 use replay::Replays;
+use requests::Requests;
 use training::Training;
 use tshark::Comparison;
 
@@ -25,15 +31,18 @@ const INTRODUCTION: &str = "# Estimates from captures\n\n\
      `refrain analyze` over the captures of `../shared/data/pcap`. [Estimates from captures](analyze.md) explains the\n\
      columns. Nine captures were set aside by name (`lab/experiments/src/analyze/set_aside.txt`) before the\n\
      first comparison, and nothing was fitted to them. Savings are estimates. Only the chapter on\n\
-     replays has traffic over sockets.\n";
+     replays has traffic over sockets. Requests and files are other data of `../shared/data`.\n";
 
 /// Captures to which no constant of the estimates was fitted.
 const SET_ASIDE: &str = include_str!("analyze/set_aside.txt");
 
-fn chapters<'a>() -> [Chapter<Setup<'a>>; 4] {
+fn chapters<'a>() -> [Chapter<Setup<'a>>; 7] {
     [
         Chapter::of::<Captures>(),
+        Chapter::of::<Made>(),
         Chapter::of::<Replays>(),
+        Chapter::of::<Requests>(),
+        Chapter::of::<Objects>(),
         Chapter::of::<Training>(),
         Chapter::of::<Comparison>(),
     ]

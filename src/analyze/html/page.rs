@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-use super::plot::{Series, lines};
+use super::{
+    escape::escaped,
+    plot::{Series, lines},
+};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -11,22 +14,6 @@ const STYLE: &str = include_str!("style.css");
 pub(crate) struct Page {
     body: String,
     links: Vec<(&'static str, &'static str)>,
-}
-
-/// Names in a capture come from anyone, so they are never markup.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            _ => out.push(char),
-        }
-    }
-    out
 }
 
 impl Page {

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::page::escaped;
+use super::escape::escaped;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 360.0;
