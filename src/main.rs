@@ -435,7 +435,7 @@ mod tests {
     const LISTED: &str = "help of gateways lists the values";
 
     /// Names that mean the same everywhere, and take another form of value, or have two meanings by a common convention.
-    const FORMS: [(&str, &str); 10] = [
+    const FORMS: [(&str, &str); 11] = [
         ("admin", "clients also take a local socket"),
         ("chunk-hash", LISTED),
         ("effort", LISTED),
@@ -446,6 +446,10 @@ mod tests {
         ("listen", "far ends have a default port"),
         ("log", LISTED),
         ("output", "a file, or a directory"),
+        (
+            "requests",
+            "captures or logs of requests; requests at a time of a download",
+        ),
         ("simd", LISTED),
         (
             "socks5",
