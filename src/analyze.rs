@@ -129,6 +129,9 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     if arguments.list_columns {
         return list_columns();
     }
+    if let Some(path) = &arguments.html {
+        not_an_input(path, &arguments.captures)?;
+    }
     if arguments.objects {
         return compare(arguments);
     }
@@ -173,6 +176,27 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether nothing that is read would be overwritten by this file.
+pub(crate) fn not_an_input(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()> {
+    // Files that are not there are no inputs, or are reported later.
+    let Ok(output_file) = output.canonicalize() else {
+        return Ok(());
+    };
+    let is_read = |input: &PathBuf| {
+        !is_standard(input)
+            && input
+                .canonicalize()
+                .is_ok_and(|input| output_file.starts_with(input))
+    };
+    if inputs.iter().any(is_read) {
+        let output = printable_path(output);
+        let error =
+            anyhow::anyhow!("\"{output}\" is an input and would be overwritten: give another file");
+        return Err(UsageError(error).into());
+    }
+    Ok(())
+}
+
 /// Compares files.
 fn compare(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     if arguments.captures.iter().any(|path| is_standard(path)) {
@@ -201,6 +225,10 @@ fn compare(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
 
 /// Reads logs of requests.
 fn follow(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
+    if arguments.prices.is_half() {
+        let error = anyhow::anyhow!("--requests needs both --price-gb and --price-hour, or none");
+        return Err(UsageError(error).into());
+    }
     let interrupt = Interrupt::listen()?;
     let mut report = requests::analyze(arguments, &interrupt)?;
     if arguments.anonymize {

@@ -15,7 +15,7 @@ use refrain_capture::{CaptureError, Ended, Layer, Limits, Streams};
 use serde::Serialize;
 
 use crate::{
-    analyze::{Clock, expected_bytes, read, site},
+    analyze::{Clock, expected_bytes, not_an_input, read, site},
     interrupt::Interrupt,
     progress,
     standard_io::is_standard,
@@ -75,6 +75,9 @@ struct Tested {
 }
 
 pub(crate) fn run(arguments: &TrainArguments) -> anyhow::Result<()> {
+    if let Some(output) = &arguments.output {
+        not_an_input(output, &[&arguments.inputs[..], &arguments.test].concat())?;
+    }
     let mut inputs = arguments.inputs.iter().chain(&arguments.test);
     if inputs.any(|input| is_standard(input)) {
         let error = anyhow::anyhow!("standard input cannot be read twice: give a file");

@@ -231,7 +231,7 @@ impl Page {
         self.plot(
             "Repeated bytes by age",
             "%",
-            "age at most",
+            "age below",
             &places,
             &[Series { name, values }],
         );
@@ -277,13 +277,7 @@ impl Page {
         let (places, values) = (ages(report), cumulative(&chains.by_age));
         let name = "repeated bytes".to_owned();
         let title = "Bytes of repeated chunks by age";
-        self.plot(
-            title,
-            "%",
-            "age at most",
-            &places,
-            &[Series { name, values }],
-        );
+        self.plot(title, "%", "age below", &places, &[Series { name, values }]);
     }
 
     fn memory(&mut self, report: &Report) {
@@ -320,7 +314,10 @@ impl Page {
         let money = |money: f64| format!("{money:.2}");
         let bill = &month.bill;
         let rows = [
-            ("traffic without elimination", Some(gb(month.traffic_gb))),
+            (
+                "traffic without elimination",
+                Some(gb(month.traffic_before_gb)),
+            ),
             ("saved traffic", Some(gb(bill.saved_gb))),
             (
                 "CPU hours added",

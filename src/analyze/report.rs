@@ -202,7 +202,8 @@ pub(super) struct Trips {
 
 #[derive(Serialize)]
 pub(super) struct Month {
-    pub(super) traffic_gb: f64,
+    /// Without elimination. The bill has the traffic with it.
+    pub(super) traffic_before_gb: f64,
     /// Whether that is the capture's rate, and not the user's figure.
     pub(super) is_scaled: bool,
     #[serde(flatten)]
@@ -384,7 +385,7 @@ impl Month {
         // The column works for both ends.
         let cpu_s_per_gb = column.cpu_seconds / 2.0 / gb.max(1e-9);
         Some(Self {
-            traffic_gb,
+            traffic_before_gb: traffic_gb,
             is_scaled: prices.traffic_gb().is_none(),
             bill: prices.bill(traffic_gb, share, cpu_s_per_gb),
         })

@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::ensure;
@@ -36,6 +36,9 @@ use crate::{
 
 /// A longer line is no request.
 const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// The first request of a log is looked for in so many bytes.
+const BEGIN_BYTES_MAX: u64 = 64 << 10;
 
 /// The report and its JSON.
 #[derive(Serialize)]
@@ -86,10 +89,13 @@ pub(super) fn analyze(
     let mut times: Option<(u64, u64)> = None;
     let mut sizes_are_invented = false;
     let bar = progress::of_bytes(expected_bytes(traces));
-    for path in traces {
+    for path in by_time(traces, interrupt) {
         let input = open(path, interrupt).map(|input| Counted { input, bar: &bar });
         let read = input.map_err(Broken::Failed).and_then(|input| {
             each_line(input, interrupt, |line| {
+                if line.trim_ascii().is_empty() {
+                    return;
+                }
                 lines += 1;
                 match trace::parse(line) {
                     Some(request) => {
@@ -107,14 +113,18 @@ pub(super) fn analyze(
             Err(Broken::Interrupted) => break,
             Err(Broken::Failed(error)) => {
                 unread_traces += 1;
-                let name = shown(path);
-                bar.suspend(|| warn(format_args!("{name} cannot be read: {error}")));
+                let name = name(path);
+                bar.suspend(|| warn(format_args!("\"{name}\" cannot be read: {error}")));
             }
         }
     }
     bar.finish_and_clear();
+    if lines == unread_lines {
+        interrupt.check()?;
+        ensure!(unread_traces == 0, "no request could be read");
+    }
     ensure!(
-        lines > unread_lines || unread_traces > 0 || interrupt.check().is_err(),
+        lines > unread_lines,
         "no request in {}: supported are access logs of nginx and Apache (common or combined format), Squid's access log, \
          and the UMass trace of YouTube requests",
         count(lines, "line", "lines")
@@ -122,7 +132,7 @@ pub(super) fn analyze(
     let findings = requests.finish();
     let (first, last) = times.unwrap_or_default();
     Ok(Report {
-        traces: traces.iter().map(|path| shown(path)).collect(),
+        traces: traces.iter().map(|path| name(path)).collect(),
         is_cut_short: interrupt.check().is_err(),
         unread_traces,
         unread_lines,
@@ -136,11 +146,32 @@ pub(super) fn analyze(
     })
 }
 
-fn shown(path: &Path) -> String {
+fn name(path: &Path) -> String {
     match is_standard(path) {
         true => "standard input".to_owned(),
-        false => format!("\"{}\"", printable_path(path)),
+        false => printable_path(path),
     }
+}
+
+/// The logs by the time of their first request: a glob names rotated logs by their numbers, the newest first.
+fn by_time<'a>(traces: &'a [PathBuf], interrupt: &Interrupt) -> Vec<&'a PathBuf> {
+    let begin = |path: &&PathBuf| {
+        let mut nanos = None;
+        if !is_standard(path)
+            && let Ok(input) = open(path, interrupt)
+        {
+            // An error is reported when the log is read.
+            let _ = each_line(input.take(BEGIN_BYTES_MAX), interrupt, |line| {
+                nanos = nanos.or_else(|| Some(trace::parse(line)?.nanos));
+            });
+        }
+        nanos.unwrap_or(u64::MAX)
+    };
+    let mut traces: Vec<_> = traces.iter().collect();
+    if traces.len() > 1 {
+        traces.sort_by_cached_key(begin);
+    }
+    traces
 }
 
 /// Gives `take` each line of a trace, which may be compressed.
@@ -236,7 +267,7 @@ impl Report {
     /// Replaces the names of files by numbers.
     pub(super) fn anonymize(&mut self) {
         for (nth, name) in self.traces.iter_mut().enumerate() {
-            *name = format!("trace-{}", nth + 1);
+            *name = format!("log-{}", nth + 1);
         }
     }
 
@@ -280,7 +311,7 @@ impl Report {
             ));
         }
         if self.unread_traces > 0 || self.is_cut_short {
-            notes.push("Not all of the traces was read.".to_owned());
+            notes.push("Not all of the logs was read.".to_owned());
         }
         notes
     }
@@ -389,7 +420,7 @@ impl Report {
             facts.push((share, format!("repeats of {name}")));
         }
         page.facts(&facts);
-        page.note(&format!("Traces: {}", self.traces.join(", ")));
+        page.note(&format!("Logs: {}", self.traces.join(", ")));
         for note in self.notes() {
             page.note(&note);
         }
@@ -426,7 +457,7 @@ impl Report {
         page.plot(
             "Repeated bytes by age (PACK, Figure 8)",
             "%",
-            "age at most",
+            "age below",
             &limits,
             &series,
         );

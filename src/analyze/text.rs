@@ -188,7 +188,7 @@ fn cache(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for (size, saved) in cache.sizes.iter().zip(cache.saved_bytes) {
         // Those of every second size show the curve.
         if size.ilog2() % 2 == 0 || *size == cache.recommended_bytes {
-            let mark = match *size == cache.recommended_bytes {
+            let mark = match *size == cache.recommended_bytes && saved > 0 {
                 true => " (recommended: 95 % of the savings)",
                 false => "",
             };
@@ -246,7 +246,7 @@ fn end(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     };
     let gb = |gb: f64| bytes((gb * 1e9) as u64);
     let saved = gb(month.bill.saved_gb);
-    let mut text = format!("{saved} of {} per month", gb(month.traffic_gb));
+    let mut text = format!("{saved} of {} per month", gb(month.traffic_before_gb));
     if let Some(money) = month.bill.left.or(month.bill.saved_on_traffic) {
         text += &format!(", worth {money:.2} in the currency of the prices");
     }

@@ -31,6 +31,11 @@ impl Prices {
         self.traffic.map(|size| size.0 as f64 / 1e9)
     }
 
+    /// Whether only one of both prices is given.
+    pub(crate) fn is_half(&self) -> bool {
+        self.price_gb.is_some() != self.price_hour.is_some()
+    }
+
     /// The price of this traffic and of these server-hours, if both prices are given.
     pub(crate) fn cost(&self, bytes: u64, server_hours: f64) -> Option<f64> {
         let traffic = self.price_gb? * bytes as f64 / 1e9;

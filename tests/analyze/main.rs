@@ -264,6 +264,11 @@ fn a_month_has_the_price_of_its_traffic() {
     let share = saved(&report, "refrain") / 100.0;
     let month = &report["month"];
     assert_eq!(month["is_scaled"], false);
+    let before = month["traffic_before_gb"].as_f64().expect("a number");
+    assert!(
+        before > month["traffic_gb"].as_f64().expect("a number"),
+        "{month}"
+    );
     assert!(
         (month["saved_on_traffic"].as_f64().expect("a price") - 500.0 * share).abs() < 0.01,
         "{month}"

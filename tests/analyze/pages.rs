@@ -4,7 +4,13 @@ use std::{fs, process::Command};
 
 use tempfile::TempDir;
 
-use super::{common::command::refrain, common::content::noise, json, packets::Capture, write};
+use super::{
+    common::command::{refrain, refrain_fails},
+    common::content::noise,
+    json,
+    packets::Capture,
+    write,
+};
 
 /// A page about a site whose name tries to be a part of it.
 fn page(folder: &TempDir, options: &[&str]) -> (String, String) {
@@ -54,6 +60,24 @@ fn a_page_loads_nothing_and_trusts_no_name() {
         page.matches("<svg").count(),
         page.matches("Figures of the plot").count()
     );
+}
+
+#[test]
+fn a_page_replaces_no_input() {
+    let folder = TempDir::new().expect("a folder");
+    let path = write(&folder, "input", b"content");
+    let below = folder.path().display().to_string();
+    for arguments in [
+        &["analyze", "--html", &path, &path][..],
+        &["analyze", "--requests", "--html", &path, &path],
+        &["analyze", "--objects", "--html", &path, &below],
+        &["train", "--output", &path, &path],
+    ] {
+        let (code, error) = refrain_fails(arguments);
+        assert_eq!(code, 2, "{arguments:?}: {error}");
+        assert!(error.contains("would be overwritten"), "{error}");
+        assert_eq!(fs::read(&path).expect("the file"), b"content");
+    }
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn repeats_of_a_client_and_of_all_are_counted() {
     assert_eq!(report["sizes_are_invented"], false);
     let compressed = json(&["--requests", &gzip], 0);
     assert_eq!(compressed["intervals"], report["intervals"]);
-    // Two logs are one.
+    // Two logs are one, the older one first.
     let both = json(&["--requests", &plain, &gzip], 0);
     assert_eq!(both["same_client"]["bytes"], 33_000_000);
 }
@@ -103,7 +103,7 @@ fn a_page_and_a_text_have_no_names() {
     }
     assert_eq!(page.matches("<svg").count(), 5);
     let report = json(&["--requests", "--anonymize", &plain], 0);
-    assert_eq!(report["traces"][0], "trace-1");
+    assert_eq!(report["traces"][0], "log-1");
 }
 
 #[test]
@@ -118,6 +118,11 @@ fn logs_that_cannot_be_read_are_named() {
         (&["--requests", "-", "-"], 2, "only once"),
         (&["--requests", "--objects", &other], 2, "--objects"),
         (&["--requests"], 2, "FILE"),
+        (
+            &["--requests", "--price-gb", "1", &other],
+            2,
+            "--price-hour",
+        ),
         (&["--server-output", "1Mbit", &other], 2, "--requests"),
         (
             &["--requests", "--server-output", "0", &other],
@@ -129,6 +134,13 @@ fn logs_that_cannot_be_read_are_named() {
         assert_eq!(got, code, "{arguments:?}: {error}");
         assert!(error.contains(part), "{part:?} is not in: {error}");
     }
+    // Rotated logs are named from the newest to the oldest.
+    let text = log();
+    let middle = text[..text.len() / 2].rfind('\n').expect("a line") + 1;
+    let old = write(&folder, "access.log.1", &text.as_bytes()[..middle]);
+    let new = write(&folder, "access.log", &text.as_bytes()[middle..]);
+    let report = json(&["--requests", &new, &old], 0);
+    assert_eq!(report["seconds"], 3599.0);
     // A rotated log that is truncated: its lines before that count.
     let mut gzip = GzEncoder::new(Vec::new(), Compression::none());
     gzip.write_all(log().as_bytes()).expect("memory");
