@@ -27,7 +27,8 @@ const WAYS: usize = 8;
 /// Positions are kept in units of 4 KiB, so 32 bits go around after 16 TiB.
 const UNIT_SHIFT: u32 = 12;
 
-/// Repeats in some blocks that a larger cache would have found, by samples.
+/// Repeats in some blocks that the cache had lost, by samples. Those that reach back at most half of the cache are not
+/// counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissedRepeats {
     /// Sampled windows that were looked up.
@@ -46,7 +47,19 @@ impl MissedRepeats {
         }
     }
 
-    /// The same for data that is given only half of a cache.
+    /// Those that only a larger cache than this would have kept.
+    #[must_use]
+    pub fn beyond(&self, cache_bytes: u64) -> Self {
+        let mut beyond = *self;
+        for (size, count) in beyond.by_cache_size.iter_mut().enumerate() {
+            if size_bytes(size) as u64 <= cache_bytes {
+                *count = 0;
+            }
+        }
+        beyond
+    }
+
+    /// The same for data that is given only half of a cache: a cache of twice the size is enough.
     #[must_use]
     pub fn of_half_caches(&self) -> Self {
         let mut doubled = Self {
@@ -133,7 +146,7 @@ impl SeenWindows {
         };
         let distance = u64::from(now.wrapping_sub(before).saturating_add(1)) << UNIT_SHIFT;
         if let Some(size) = size_for(distance)
-            && size_bytes(size) as u64 > self.cache_bytes
+            && 2 * size_bytes(size) as u64 > self.cache_bytes
         {
             let count = &mut self.missed.by_cache_size[size];
             *count = count.saturating_add(1);
@@ -243,8 +256,16 @@ mod tests {
             list.see(sample(1), 0, Lookup::Missing);
             list.pass(distance);
             list.see(sample(1), 0, Lookup::Missing);
-            let missed = list.take_missed();
+            let all = list.take_missed();
+            let missed = all.beyond(CACHE_BYTES as u64);
             assert_eq!(missed.sampled, 2);
+            let of_half = match size {
+                // Data that is given half of the cache needs the next one.
+                None if distance < 16 << 20 => Some(32 << 20),
+                None | Some(4096) => None,
+                Some(size) => Some(size << 21),
+            };
+            assert_eq!(all.of_half_caches().sufficient_cache_bytes(), of_half);
             let mebibytes = missed.sufficient_cache_bytes().map(|bytes| bytes >> 20);
             assert_eq!(mebibytes, size, "{distance}");
             assert_eq!(
@@ -310,7 +331,7 @@ mod tests {
                 let unit = at >> UNIT_SHIFT;
                 if let Some(before) = last.insert(number, unit)
                     && let Some(size) = size_for((unit - before + 1) << UNIT_SHIFT)
-                    && size_bytes(size) > CACHE_BYTES
+                    && 2 * size_bytes(size) > CACHE_BYTES
                 {
                     expected[size] += 1;
                 }
