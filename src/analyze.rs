@@ -324,6 +324,9 @@ fn analyze(
             Ok(Ended::Damaged) => {
                 "is damaged. Only the packets before the damage were read".to_owned()
             }
+            Err(error @ CaptureError::Unknown) => {
+                format!("cannot be read: {error} (a log of requests needs --requests)")
+            }
             Err(error) => format!("cannot be read: {error}"),
         };
         if interrupt.check().is_err() {

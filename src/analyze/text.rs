@@ -216,7 +216,7 @@ fn round_trips(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         return Ok(());
     };
     let mut table = Table::new("transfers of  number  round trips saved  time saved");
-    let mut least = 1;
+    let (mut least, mut is_empty) = (1, true);
     for trips in rows {
         let name = match trips.trips_max {
             Some(1) => "1 round trip".to_owned(),
@@ -234,7 +234,11 @@ fn round_trips(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 percent(saved as f64, row.trips as f64),
                 percent(row.seconds - row.seconds_after, row.seconds),
             ]);
+            is_empty = false;
         }
+    }
+    if is_empty {
+        return Ok(());
     }
     writeln!(out)?;
     table.print(out)
@@ -250,7 +254,13 @@ fn end(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if let Some(money) = month.bill.left.or(month.bill.saved_on_traffic) {
         text += &format!(", worth {money:.2} in the currency of the prices");
     }
-    writeln!(out, "\nA pair of gateways would save {text}.")?;
+    match month.bill.saved_gb > 0.0 {
+        true => writeln!(out, "\nA pair of gateways would save {text}.")?,
+        false => writeln!(
+            out,
+            "\nA pair of gateways would save nothing of this traffic."
+        )?,
+    }
     if month.is_scaled && report.capture_seconds < 86_400.0 {
         let length = age(report.capture_seconds);
         writeln!(
