@@ -66,7 +66,7 @@ struct Array {
     servers: Vec<u32>,
     server_hours: f64,
     sent_bytes: u64,
-    /// Beside no elimination.
+    /// Compared with no elimination.
     cost_percent: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<f64>,

@@ -31,15 +31,18 @@ pub struct Details {
 }
 
 /// Sizes of a cache in bytes, for which savings are counted.
-pub const CACHE_SIZES: [u64; 15] = {
-    let mut sizes = [64 << 10; 15];
+pub const CACHE_SIZES: [u64; 15] = doubling(64 << 10);
+
+/// Sizes, each twice as large as the one before.
+pub(crate) const fn doubling<const N: usize>(first: u64) -> [u64; N] {
+    let mut sizes = [first; N];
     let mut nth = 1;
-    while nth < sizes.len() {
+    while nth < N {
         sizes[nth] = sizes[nth - 1] * 2;
         nth += 1;
     }
     sizes
-};
+}
 
 /// Bytes that matching saves, by the smallest cache of a pair of machines and direction that finds them.
 ///

@@ -1,7 +1,7 @@
 //! Workloads without content: requests for named objects (PACK, sections 5.1.1 and 5.3).
 //!
 //! An object that was transferred before repeats, as far as it was transferred. This is an upper bound of what predictions
-//! find of whole objects: the same name stands for the same content. Parts that two objects share are not seen.
+//! find of whole objects: the same name means the same content. Parts that two objects share are not seen.
 
 pub mod servers;
 pub mod trace;
@@ -11,19 +11,11 @@ use std::{collections::HashMap, hash::Hash};
 use refrain_codec::chunk::hash::ChunkHasher;
 use serde::Serialize;
 
-use crate::details::{ByAge, age_index};
+use crate::details::{ByAge, age_index, doubling};
 use trace::Request;
 
 /// Sizes of a cache in bytes, for which repeats are counted: 16 MiB to 16 TiB.
-pub const CACHE_SIZES: [u64; 21] = {
-    let mut sizes = [16 << 20; 21];
-    let mut nth = 1;
-    while nth < sizes.len() {
-        sizes[nth] = sizes[nth - 1] * 2;
-        nth += 1;
-    }
-    sizes
-};
+pub const CACHE_SIZES: [u64; 21] = doubling(16 << 20);
 
 /// The seconds of an interval. A longer trace has longer intervals.
 const INTERVALS: [u64; 8] = [1, 10, 60, 600, 3_600, 21_600, 86_400, 864_000];

@@ -582,14 +582,11 @@ impl Link {
             state.plain_bytes += len;
         }
         flow.send.counters.add(&counted);
-        let geometry = self.caches.send_geometry;
+        let cache = self.caches.send_geometry.map_or(0, |it| it.cache_bytes());
         flow.send.missed.add(&match class {
             // It may fill half of the cache.
             TrafficClass::FullEntropy => sent.missed.of_half_caches(),
-            _ => {
-                let cache = geometry.map_or(0, |geometry| geometry.cache_bytes());
-                sent.missed.beyond(cache as u64)
-            }
+            _ => sent.missed.beyond(cache as u64),
         });
         flow.send.limits.sent(now, flow.send.counters.app_bytes);
         if let (Some(at), TrafficClass::FullEntropy) = (sent.at, class) {
